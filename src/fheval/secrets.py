@@ -1,0 +1,205 @@
+"""Secrets that do not print, randomness as an argument, and streams derived from a shared seed.
+
+Two sources of randomness exist: `SystemRandomness`, the operating system's generator, and `Stream`, the key
+stream of AES-256 in counter mode under a key that HKDF-SHA256 derives from a seed and a list of labels. Protocol
+code takes either as an argument and never reaches for one by itself.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+T = TypeVar("T")
+
+SEED_BYTES = 32
+
+# A derived key is used for one stream only, so the counter may start at zero.
+_ZERO_NONCE = bytes(16)
+
+
+class Secret(Generic[T]):
+    """A value that must not leak by accident: it does not print, format, pickle, copy, compare or hash.
+
+    >>> key = Secret(b"hunter2")
+    >>> key
+    Secret(…)
+    >>> f"{key}"
+    'Secret(…)'
+    >>> key.reveal()
+    b'hunter2'
+    """
+
+    __slots__ = ("_value",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, value: T) -> None:
+        self._value = value
+
+    def reveal(self) -> T:
+        """Give the value; every call is a place to look at in a review."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret(…)"
+
+    def __format__(self, spec: str) -> str:
+        return "Secret(…)"
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("Secrets are not compared; reveal both and use hmac.compare_digest.")
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise TypeError("A Secret is neither copied nor pickled; pass the one object on.")
+
+    __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = __getstate__ = _refuse  # type: ignore[assignment]
+
+
+class Randomness(Protocol):
+    """A source of uniform random bytes."""
+
+    def draw(self, count: int) -> bytes:
+        """Give the next `count` bytes."""
+        ...
+
+
+class SystemRandomness:
+    """The operating system's generator."""
+
+    def draw(self, count: int) -> bytes:
+        """Give `count` fresh bytes."""
+        return os.urandom(count)
+
+
+class Stream:
+    """A deterministic stream of uniform bytes: all who hold the seed and say the same labels get the same."""
+
+    __slots__ = ("_encryptor",)
+
+    def __init__(self, key: Secret[bytes]) -> None:
+        self._encryptor = Cipher(algorithms.AES(key.reveal()), modes.CTR(_ZERO_NONCE)).encryptor()
+
+    def draw(self, count: int) -> bytes:
+        """Give the next `count` bytes of the key stream."""
+        return self._encryptor.update(bytes(count))
+
+    def __repr__(self) -> str:
+        return "Stream(…)"
+
+
+def new_seed(rng: Randomness) -> Secret[bytes]:
+    """Draw a seed for `derive`."""
+    return Secret(rng.draw(SEED_BYTES))
+
+
+def derive(seed: Secret[bytes], usage: str, *labels: str | bytes | int) -> Stream:
+    """Derive the stream for one usage; different usages or labels give independent streams.
+
+    Labels are length-prefixed and typed, so that no two lists of labels collide.
+
+    >>> seed = Secret(bytes(32))
+    >>> derive(seed, "pad", 1).draw(4) == derive(seed, "pad", 1).draw(4)
+    True
+    >>> derive(seed, "pad", 1).draw(4) == derive(seed, "pad", 2).draw(4)
+    False
+    """
+    info = b"fheval/1" + b"".join(_labelled(label) for label in (usage, *labels))
+    return Stream(Secret(HKDF(SHA256(), 32, salt=None, info=info).derive(seed.reveal())))
+
+
+def _labelled(label: str | bytes | int) -> bytes:
+    if isinstance(label, str):
+        kind, raw = b"s", label.encode()
+    elif isinstance(label, bytes):
+        kind, raw = b"b", label
+    else:
+        kind, raw = b"i", label.to_bytes(16, "big", signed=True)
+    return kind + len(raw).to_bytes(4, "big") + raw
+
+
+def integer_below(rng: Randomness, bound: int) -> int:
+    """Draw an integer uniformly from [0, bound), exactly, by rejection."""
+    if bound < 1:
+        raise ValueError("The bound must be at least 1.")
+    bits = (bound - 1).bit_length()
+    size = (bits + 7) // 8
+    while True:
+        value = int.from_bytes(rng.draw(size), "little") & ((1 << bits) - 1)
+        if value < bound:
+            return value
+
+
+def integer_between(rng: Randomness, low: int, high: int) -> int:
+    """Draw an integer uniformly from [low, high], exactly."""
+    return low + integer_below(rng, high - low + 1)
+
+
+def residues(rng: Randomness, modulus: int, count: int) -> npt.NDArray[np.uint64]:
+    """Draw `count` elements of Z/modulus, each exactly uniform, by vectorised rejection (modulus below 2^63)."""
+    mask = np.uint64((1 << (modulus - 1).bit_length()) - 1)
+    parts: list[npt.NDArray[np.uint64]] = []
+    missing = count
+    while missing:
+        # Draw in blocks of what is missing: at most one bit in two is rejected, so a few rounds do.
+        drawn = np.frombuffer(rng.draw(8 * missing), dtype="<u8") & mask
+        kept = drawn[drawn < np.uint64(modulus)]
+        parts.append(kept)
+        missing -= len(kept)
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint64)
+
+
+def nonzero_residue(rng: Randomness, modulus: int) -> int:
+    """Draw a unit of the prime field F_modulus, exactly uniformly."""
+    return integer_between(rng, 1, modulus - 1)
+
+
+def symmetric_floats(rng: Randomness, bound: float, count: int) -> npt.NDArray[np.float64]:
+    """Draw `count` numbers uniformly from [-bound, bound), on a grid of 2^-52 of the bound."""
+    drawn = np.frombuffer(rng.draw(8 * count), dtype="<u8") >> np.uint64(11)
+    return (drawn.astype(np.float64) * 2.0**-52 - 1.0) * bound
+
+
+def log_uniform_float(rng: Randomness, low_exponent: int, high_exponent: int) -> float:
+    """Draw from [2^low, 2^high) with density proportional to 1/x.
+
+    The exponent is uniform; a mantissa M/2^52 in [1, 2) is kept with probability 1/mantissa, decided in integers.
+    """
+    exponent = integer_between(rng, low_exponent, high_exponent - 1)
+    return float(np.ldexp(_log_uniform_mantissa(rng, 52), exponent - 52))
+
+
+def log_uniform_integer(rng: Randomness, low: int, spare_bits: int) -> int:
+    """Draw an integer with density proportional to 1/x from [low', low'·2^spare_bits), low ≤ low' ≤ low + 2^64.
+
+    low' is the next multiple of 2^64, so that the mantissa's 64 bits never have to be rounded.
+    """
+    unit = -(-low >> 64)
+    return unit * _log_uniform_mantissa(rng, 64) << integer_below(rng, spare_bits)
+
+
+def _log_uniform_mantissa(rng: Randomness, bits: int) -> int:
+    while True:
+        mantissa = (1 << bits) + integer_below(rng, 1 << bits)
+        if integer_below(rng, mantissa) < 1 << bits:
+            return mantissa
+
+
+def permutation(rng: Randomness, count: int) -> npt.NDArray[np.intp]:
+    """Draw a uniform permutation of range(count): sort random 64-bit keys, and draw again if two are equal."""
+    while True:
+        keys = np.frombuffer(rng.draw(8 * count), dtype="<u8")
+        order = np.argsort(keys)
+        if not np.any(keys[order][1:] == keys[order][:-1]):
+            return order
+
+
+def bits(rng: Randomness, count: int) -> npt.NDArray[np.bool_]:
+    """Draw `count` fair bits."""
+    drawn = np.frombuffer(rng.draw((count + 7) // 8), dtype=np.uint8)
+    return np.unpackbits(drawn, count=count).astype(np.bool_)

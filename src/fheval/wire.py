@@ -1,0 +1,66 @@
+"""Messages as bytes: a versioned, typed, size-limited encoding.
+
+Every message between roles is a frozen `Message`; on the wire it is the magic word, a version byte and the
+MessagePack array of its type's name and fields. A receiver says which type it expects and how large it may be,
+so that a hostile peer chooses neither.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from fheval.errors import RemoteProtocolError
+
+MAGIC = b"FHEV"
+VERSION = 1
+HEADER = MAGIC + bytes([VERSION])
+
+# The largest honest message is an upload of `paper-malicious`: eight ciphertexts of 1.3 MB.
+DEFAULT_LIMIT = 64 << 20
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=True):
+    """Base of all messages; prints the sizes of its bytes and never their content."""
+
+    def __repr__(self) -> str:
+        shown = []
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            shown.append(f"{name}=<{len(value)} bytes>" if isinstance(value, bytes) else f"{name}={value!r}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+M = TypeVar("M", bound=Message)
+
+
+def encode(message: Message) -> bytes:
+    """Turn a message into bytes; equal messages give equal bytes."""
+    return HEADER + msgspec.msgpack.encode(message)
+
+
+def decode(data: bytes, expected: type[M], *, sender: str, limit: int = DEFAULT_LIMIT) -> M:
+    """Read a message of the expected type, or blame `sender` in a `RemoteProtocolError`."""
+    if len(data) > limit:
+        raise RemoteProtocolError(
+            f"A message of {len(data)} bytes from {sender} exceeds the limit of {limit} bytes. "
+            "The round was aborted.",
+            step=expected.__name__,
+            culprit=sender,
+        )
+    if data[: len(HEADER)] != HEADER:
+        raise RemoteProtocolError(
+            f"Bytes from {sender} are not a message of protocol version {VERSION}. "
+            "Check that all members run compatible versions of fheval.",
+            step=expected.__name__,
+            culprit=sender,
+        )
+    try:
+        return msgspec.msgpack.decode(memoryview(data)[len(HEADER) :], type=expected)
+    except msgspec.DecodeError as error:
+        raise RemoteProtocolError(
+            f"A malformed {expected.__name__} arrived from {sender} ({error}). The round was aborted.",
+            step=expected.__name__,
+            culprit=sender,
+        ) from error
