@@ -1,0 +1,156 @@
+"""The interface between protocols and FHE libraries.
+
+Two roles exist. A `KeyHolder` has the secret key: it turns numbers into ciphertext bytes and back. An `Evaluator`
+has the public keys only: it loads ciphertext bytes, computes, and dumps the result to bytes. Vectors of numbers are
+numpy arrays: complex or float for CKKS, residues (uint64) modulo the plain modulus for BFV; a shorter vector stands
+for one filled up with zeros.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fheval.engines.parameters import Parameters
+from fheval.errors import CapacityError
+from fheval.secrets import Secret
+
+Vector = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """What key generation gives: `secret` for the parties, `public` (evaluation keys included) for everyone."""
+
+    parameters: Parameters
+    secret: Secret[bytes]
+    public: bytes = field(repr=False)
+
+
+@dataclass(slots=True)
+class Ciphertext:
+    """A loaded ciphertext: the library's object, and how many primes its modulus has left."""
+
+    handle: Any = field(repr=False)
+    limbs: int
+
+
+class KeyHolder(ABC):
+    """The role that holds the secret key."""
+
+    parameters: Parameters
+
+    @abstractmethod
+    def encrypt(self, values: Vector) -> bytes:
+        """Encrypt under the secret key; fresh randomness comes from the library's own CSPRNG."""
+
+    @abstractmethod
+    def decrypt(self, data: bytes) -> Vector:
+        """Decrypt all slots: complex128 for CKKS, uint64 for BFV."""
+
+
+class Evaluator(ABC):
+    """The role that computes on ciphertexts with public keys only."""
+
+    parameters: Parameters
+
+    @abstractmethod
+    def load(self, data: bytes) -> Ciphertext:
+        """Read a ciphertext from bytes of an untrusted sender."""
+
+    @abstractmethod
+    def dump(self, ciphertext: Ciphertext) -> bytes:
+        """Write a ciphertext to bytes."""
+
+    @abstractmethod
+    def encrypt(self, values: Vector, like: Ciphertext | None = None) -> Ciphertext:
+        """Encrypt under the public key, at the level (and scale) of `like`."""
+
+    @abstractmethod
+    def add(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
+        """left + right, slot by slot."""
+
+    @abstractmethod
+    def accumulate(self, total: Ciphertext, term: Ciphertext) -> None:
+        """total += term, in place."""
+
+    @abstractmethod
+    def add_plain(self, ciphertext: Ciphertext, values: Vector) -> Ciphertext:
+        """ciphertext + values."""
+
+    @abstractmethod
+    def multiply(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
+        """left·right, slot by slot, relinearised; in CKKS rescaled, one level down."""
+
+    @abstractmethod
+    def multiply_plain(self, ciphertext: Ciphertext, values: Vector) -> Ciphertext:
+        """ciphertext·values, slot by slot; in CKKS rescaled, one level down."""
+
+    @abstractmethod
+    def rotate(self, ciphertext: Ciphertext, steps: int) -> Ciphertext:
+        """Move every slot `steps` (a power of two with a key) to the left; CKKS only."""
+
+    @abstractmethod
+    def drop_level(self, ciphertext: Ciphertext) -> Ciphertext:
+        """Switch to the next smaller modulus: fewer bytes, same content."""
+
+    def linear(self, ciphertexts: Sequence[Ciphertext], values: Sequence[Vector]) -> Ciphertext:
+        """Σ ciphertexts[i]·values[i]."""
+        total = self.multiply_plain(ciphertexts[0], values[0])
+        for ciphertext, factor in zip(ciphertexts[1:], values[1:], strict=True):
+            self.accumulate(total, self.multiply_plain(ciphertext, factor))
+        return total
+
+    def slot_sum(self, ciphertext: Ciphertext, width: int) -> Ciphertext:
+        """Slot i becomes the sum of slots i … i + w − 1, where w is the next power of two from `width`.
+
+        Every slot but the first then holds a partial sum: whoever decrypts must not see them.
+        """
+        for step in range((width - 1).bit_length()):
+            ciphertext = self.add(ciphertext, self.rotate(ciphertext, 1 << step))
+        return ciphertext
+
+
+class Engine(ABC):
+    """An FHE library."""
+
+    name: str
+
+    @abstractmethod
+    def generate_keys(self, parameters: Parameters) -> Keys:
+        """Make a fresh key set, with the rotation keys that the parameters name."""
+
+    @abstractmethod
+    def key_holder(self, parameters: Parameters, secret: Secret[bytes]) -> KeyHolder:
+        """Take the role of a key holder."""
+
+    @abstractmethod
+    def evaluator(self, parameters: Parameters, public: bytes) -> Evaluator:
+        """Take the role of an evaluator."""
+
+
+def checked_vector(values: Vector, parameters: Parameters) -> Vector:
+    """A contiguous vector of the scheme's type that fits the slots; what cannot be encoded raises."""
+    if values.ndim != 1 or len(values) > parameters.slots:
+        raise CapacityError(
+            f"A vector of shape {values.shape} does not fit the {parameters.slots} slots of {parameters.name}. "
+            "Use fewer decision points."
+        )
+    if parameters.scheme == "bfv":
+        vector = np.ascontiguousarray(values, dtype=np.uint64)
+        if vector.size and int(vector.max()) >= parameters.plain_modulus:
+            raise CapacityError(f"A value is not below the plain modulus {parameters.plain_modulus}. Reduce it first.")
+        return vector
+    vector = np.ascontiguousarray(values, dtype=np.complex128 if np.iscomplexobj(values) else np.float64)
+    if not np.all(np.isfinite(vector)):
+        raise CapacityError("NaN and infinite values cannot be encoded. Check what the vector was computed from.")
+    # The library would wrap around silently: a fresh value may fill the modulus left after the last product.
+    largest = 2.0 ** (sum(parameters.modulus_bits[:2]) - parameters.scale_bits - 1)
+    if vector.size and float(np.abs(vector).max()) >= largest:
+        raise CapacityError(f"A value of 2^{np.log2(np.abs(vector).max()):.0f} exceeds what {parameters.name} carries.")
+    return vector

@@ -1,0 +1,55 @@
+"""The envelope around an engine's bytes: who made them, under which parameters and key, and whether they are whole.
+
+The checksum finds accidents, not adversaries: an adversary is held off by signatures around the message and by
+what each engine checks when it reads.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from hashlib import sha256
+
+from fheval.engines.parameters import Parameters
+from fheval.errors import EngineError
+
+MAGIC = b"FHEC"
+KEY_ID_BYTES = 8
+# magic, kind, engine and parameters (hash), key id, number of primes, checksum of the payload
+_LAYOUT = struct.Struct(f"<4sB8s{KEY_ID_BYTES}sBI")
+
+CIPHERTEXT, SECRET_KEY, PUBLIC_KEYS = 1, 2, 3
+_NAMES = {CIPHERTEXT: "ciphertext", SECRET_KEY: "secret key", PUBLIC_KEYS: "public keys"}
+
+
+def _setting(engine: str, parameters: Parameters) -> bytes:
+    return sha256(f"{engine}|{parameters.fingerprint}".encode()).digest()[:8]
+
+
+def pack(kind: int, engine: str, parameters: Parameters, key_id: bytes, limbs: int, payload: bytes) -> bytes:
+    """Put the envelope around `payload`."""
+    head = _LAYOUT.pack(MAGIC, kind, _setting(engine, parameters), key_id, limbs, zlib.crc32(payload))
+    return head + payload
+
+
+def unpack(
+    kind: int, engine: str, parameters: Parameters, key_id: bytes | None, data: bytes
+) -> tuple[bytes, int, memoryview]:
+    """Check the envelope and give key id, number of primes and payload; `EngineError` says what does not fit."""
+    name = _NAMES[kind]
+    if len(data) < _LAYOUT.size:
+        raise EngineError(f"A {name} of {len(data)} bytes is truncated. Ask the sender to send it again.")
+    magic, found, setting, owner, limbs, checksum = _LAYOUT.unpack_from(data)
+    if magic != MAGIC or found != kind:
+        raise EngineError(f"These bytes are not a {name}. Check that all members run the same version of fheval.")
+    if setting != _setting(engine, parameters):
+        raise EngineError(
+            f"This {name} was made by another engine or under other parameters than {engine}, {parameters.name}. "
+            "All roles of a round must use the same engine."
+        )
+    if key_id is not None and owner != key_id:
+        raise EngineError(f"This {name} belongs to another key. Check that it comes from this round.")
+    payload = memoryview(data)[_LAYOUT.size :]
+    if zlib.crc32(payload) != checksum:
+        raise EngineError(f"A {name} arrived damaged or truncated. Ask the sender to send it again.")
+    return owner, limbs, payload

@@ -1,0 +1,118 @@
+"""Named parameter sets at 128-bit security, and the checks that run before anyone encrypts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from fheval.errors import CapacityError, ConfigError
+from fheval.field import ntt_primes
+
+Scheme = Literal["ckks", "bfv"]
+
+# Largest total modulus, in bits, for a ternary secret at 128-bit classical security (Homomorphic Encryption
+# Standard, 2018, table 1). SEAL and OpenFHE check the same table; we check it too, before either is loaded.
+LARGEST_MODULUS_BITS = {4096: 109, 8192: 218, 16384: 438}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """One parameter set: everything that two sides must agree on to share ciphertexts.
+
+    `modulus_bits` lists the coefficient primes, first the one that is dropped last; the final entry is the
+    special prime of key switching. `depth` is how many products in a row the set carries.
+    """
+
+    name: str
+    scheme: Scheme
+    ring: int
+    modulus_bits: tuple[int, ...]
+    depth: int
+    scale_bits: int = 0
+    plain_modulus: int = 0
+    rotations: tuple[int, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        bound = LARGEST_MODULUS_BITS.get(self.ring)
+        if bound is None or sum(self.modulus_bits) > bound:
+            raise ConfigError(
+                f"Parameter set {self.name} is below 128-bit security: {sum(self.modulus_bits)} modulus bits "
+                f"in ring {self.ring}. Use one of the named sets."
+            )
+
+    @property
+    def slots(self) -> int:
+        """How many numbers one ciphertext holds."""
+        return self.ring // 2 if self.scheme == "ckks" else self.ring
+
+    @property
+    def limbs(self) -> int:
+        """How many primes a fresh ciphertext has."""
+        return len(self.modulus_bits) - 1
+
+    @property
+    def fingerprint(self) -> str:
+        """What a ciphertext says it was made under; rotation keys do not change a ciphertext."""
+        return f"{self.name}/{self.plain_modulus}"
+
+    def with_slot_sums(self, width: int) -> Parameters:
+        """Ask for the rotation keys that a slot sum over `width` slots needs."""
+        return replace(self, rotations=tuple(1 << i for i in range((width - 1).bit_length())))
+
+    def require_slots(self, needed: int, what: str) -> None:
+        """Refuse, before anyone encrypts, what does not fit."""
+        if needed > self.slots:
+            raise CapacityError(
+                f"{what} needs {needed} slots and a ciphertext has {self.slots}. Use fewer decision points."
+            )
+
+
+# The paper's set: ring 2^14, three products, 50-bit scale. A first prime of 60 bits leaves 110 bits for a result
+# that went through two products, of which 50 are scale and one is sign: blinded numbers may grow to 2^59.
+CKKS_PAPER = Parameters(
+    name="ckks-16384-depth3-scale50",
+    scheme="ckks",
+    ring=16384,
+    modulus_bits=(60, 50, 50, 50, 60),
+    depth=3,
+    scale_bits=50,
+)
+
+
+def bfv_product(plain_modulus: int) -> Parameters:
+    """BFV with room for one ciphertext product followed by one plaintext product."""
+    return Parameters(
+        name="bfv-8192-depth1",
+        scheme="bfv",
+        ring=8192,
+        modulus_bits=(43, 43, 44, 44, 44),
+        depth=1,
+        plain_modulus=plain_modulus,
+    )
+
+
+def bfv_linear(plain_modulus: int) -> Parameters:
+    """BFV for linear work only: a fresh ciphertext times a plaintext, then down to one 60-bit prime.
+
+    A product with a plaintext leaves noise of about 2^70; dropping two 60-bit primes divides it by 2^120, so that
+    the noise of the result is the rounding of the drop and not a function of the plaintexts. No key switching
+    happens, so the special prime is as small as SEAL's chain allows within 218 bits.
+    """
+    return Parameters(
+        name="bfv-8192-linear",
+        scheme="bfv",
+        ring=8192,
+        modulus_bits=(60, 60, 60, 38),
+        depth=0,
+        plain_modulus=plain_modulus,
+    )
+
+
+# Plain moduli of about 46 bits: congruent 1 mod 2·8192 so that every slot is a field element. OpenFHE's noise
+# overflows at 50 bits, and SEAL needs t apart from the coefficient primes, which have 38, 43, 44 or 60 bits.
+PLAIN_MODULUS_BITS = 46
+
+
+def plain_moduli(count: int) -> tuple[int, ...]:
+    """Give the public primes t_1 … t_k, the largest below 2^46 first."""
+    return ntt_primes(bits=PLAIN_MODULUS_BITS, order=2 * 8192, count=count)

@@ -1,0 +1,272 @@
+"""Microsoft SEAL through TenSEAL's low-level API; the only module that imports `tenseal`.
+
+SEAL reads and writes by path, hence the memory files. It validates everything it loads against the context
+(sizes, residues below their primes), so bytes of an untrusted sender are safe to give to it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import numpy as np
+import tenseal.sealapi as sealapi
+
+from fheval.engines import container
+from fheval.engines.base import Ciphertext, Engine, Evaluator, KeyHolder, Keys, Vector, checked_vector
+from fheval.engines.memory import MemoryFile
+from fheval.engines.parameters import Parameters
+from fheval.errors import EngineError
+from fheval.secrets import Secret
+
+# What SEAL throws through its bindings, for bytes it cannot read and operations it refuses.
+_REFUSALS = (ValueError, RuntimeError, IndexError, OverflowError)
+
+
+class _Setting:
+    """Context and encoder of one parameter set; immutable, shared by all roles."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        ckks = parameters.scheme == "ckks"
+        chosen = sealapi.EncryptionParameters(sealapi.SCHEME_TYPE.CKKS if ckks else sealapi.SCHEME_TYPE.BFV)
+        chosen.set_poly_modulus_degree(parameters.ring)
+        chosen.set_coeff_modulus(sealapi.CoeffModulus.Create(parameters.ring, list(parameters.modulus_bits)))
+        if not ckks:
+            chosen.set_plain_modulus(sealapi.Modulus(parameters.plain_modulus))
+        self.context = sealapi.SEALContext(chosen, True, sealapi.SEC_LEVEL_TYPE.TC128)
+        if not self.context.parameters_set():
+            raise EngineError(
+                f"SEAL refuses parameter set {parameters.name}: {self.context.parameters_error_message()}. "
+                "Use one of the named sets."
+            )
+        self.parameters = parameters
+        self.ckks = ckks
+        self.scale = 2.0**parameters.scale_bits
+        self.encoder = sealapi.CKKSEncoder(self.context) if ckks else sealapi.BatchEncoder(self.context)
+
+    def encode(self, values: Vector, like: Any = None, scale: float | None = None) -> Any:
+        """Encode for the level of the library's ciphertext `like`, or for a fresh one."""
+        vector = checked_vector(values, self.parameters)
+        plain = sealapi.Plaintext()
+        if self.ckks:
+            level = self.context.first_parms_id() if like is None else like.parms_id()
+            self.encoder.encode(vector.tolist() or [0.0], level, scale or self.scale, plain)
+        else:
+            self.encoder.encode(vector.tolist(), plain)
+        return plain
+
+    def decode(self, plain: Any) -> Vector:
+        if self.ckks:
+            return np.array(self.encoder.decode_complex(plain), dtype=np.complex128)
+        return np.array(self.encoder.decode_uint64(plain), dtype=np.uint64)
+
+    def ciphertext(self, memory: MemoryFile, key_id: bytes, data: bytes) -> Ciphertext:
+        _, limbs, payload = container.unpack(
+            container.CIPHERTEXT, SealEngine.name, self.parameters, key_id, data
+        )
+        handle = sealapi.Ciphertext()
+        try:
+            handle.load(self.context, memory.holding(payload))
+        except _REFUSALS as error:
+            raise EngineError(f"SEAL cannot read this ciphertext ({error}). Ask the sender to send it again.") from error
+        if handle.size() != 2 or handle.coeff_modulus_size() != limbs:
+            raise EngineError("A ciphertext is not of the form it claims. Ask the sender to send it again.")
+        return Ciphertext(handle, limbs)
+
+    def pack(self, memory: MemoryFile, key_id: bytes, handle: Any) -> bytes:
+        payload = memory.written_by(handle.save)
+        limbs = handle.coeff_modulus_size()
+        return container.pack(container.CIPHERTEXT, SealEngine.name, self.parameters, key_id, limbs, payload)
+
+
+@lru_cache(maxsize=64)
+def _setting(parameters: Parameters) -> _Setting:
+    return _Setting(parameters)
+
+
+class _KeyHolder(KeyHolder):
+    def __init__(self, parameters: Parameters, key_id: bytes, secret: memoryview) -> None:
+        self.parameters = parameters
+        self._setting = _setting(parameters)
+        self._key_id = key_id
+        self._memory = MemoryFile()
+        key = sealapi.SecretKey()
+        try:
+            key.load(self._setting.context, self._memory.holding(secret))
+        except _REFUSALS as error:
+            raise EngineError(f"SEAL cannot read this secret key ({error}). Set the keys up again.") from error
+        finally:
+            self._memory.wipe()
+        self._encryptor = sealapi.Encryptor(self._setting.context, key)
+        self._decryptor = sealapi.Decryptor(self._setting.context, key)
+
+    def encrypt(self, values: Vector) -> bytes:
+        handle = sealapi.Ciphertext()
+        self._encryptor.encrypt_symmetric(self._setting.encode(values), handle)
+        return self._setting.pack(self._memory, self._key_id, handle)
+
+    def decrypt(self, data: bytes) -> Vector:
+        ciphertext = self._setting.ciphertext(self._memory, self._key_id, data)
+        plain = sealapi.Plaintext()
+        self._decryptor.decrypt(ciphertext.handle, plain)
+        return self._setting.decode(plain)
+
+
+class _PublicKeys(msgspec.Struct, frozen=True, array_like=True):
+    encryption: bytes
+    relinearisation: bytes
+    rotation: bytes
+
+
+class _Evaluator(Evaluator):
+    def __init__(self, parameters: Parameters, key_id: bytes, keys: _PublicKeys) -> None:
+        self.parameters = parameters
+        self._setting = _setting(parameters)
+        self._key_id = key_id
+        self._memory = MemoryFile()
+        self._seal = sealapi.Evaluator(self._setting.context)
+        self._encryptor = sealapi.Encryptor(
+            self._setting.context, self._key(sealapi.PublicKey(), keys.encryption)
+        )
+        self._relinearisation = self._key(sealapi.RelinKeys(), keys.relinearisation)
+        self._rotation = self._key(sealapi.GaloisKeys(), keys.rotation)
+
+    def _key(self, empty: Any, data: bytes) -> Any:
+        if not data:
+            return None
+        try:
+            empty.load(self._setting.context, self._memory.holding(data))
+        except _REFUSALS as error:
+            raise EngineError(f"SEAL cannot read the public keys ({error}). Ask the leader to send them again.") from error
+        return empty
+
+    def load(self, data: bytes) -> Ciphertext:
+        return self._setting.ciphertext(self._memory, self._key_id, data)
+
+    def dump(self, ciphertext: Ciphertext) -> bytes:
+        return self._setting.pack(self._memory, self._key_id, ciphertext.handle)
+
+    def encrypt(self, values: Vector, like: Ciphertext | None = None) -> Ciphertext:
+        handle = sealapi.Ciphertext()
+        if like is None:
+            self._encryptor.encrypt(self._setting.encode(values), handle)
+        elif self._setting.ckks:
+            self._encryptor.encrypt(self._setting.encode(values, like.handle, like.handle.scale), handle)
+        else:
+            self._encryptor.encrypt(self._setting.encode(values), handle)
+            self._seal.mod_switch_to_inplace(handle, like.handle.parms_id())
+        return _wrap(handle)
+
+    def add(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
+        return self._result(self._seal.add, left.handle, right.handle)
+
+    def accumulate(self, total: Ciphertext, term: Ciphertext) -> None:
+        try:
+            self._seal.add_inplace(total.handle, term.handle)
+        except _REFUSALS as error:
+            raise EngineError(f"SEAL refused an addition ({error}).") from error
+
+    def add_plain(self, ciphertext: Ciphertext, values: Vector) -> Ciphertext:
+        handle = ciphertext.handle
+        plain = self._setting.encode(values, handle, handle.scale if self._setting.ckks else None)
+        return self._result(self._seal.add_plain, handle, plain)
+
+    def multiply(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
+        if self._relinearisation is None:
+            raise EngineError(f"Parameter set {self.parameters.name} has no ciphertext product. Choose another set.")
+        product = self._result(self._seal.multiply, left.handle, right.handle)
+        self._seal.relinearize_inplace(product.handle, self._relinearisation)
+        return self._rescaled(product.handle)
+
+    def multiply_plain(self, ciphertext: Ciphertext, values: Vector) -> Ciphertext:
+        plain = self._setting.encode(values, ciphertext.handle)
+        return self._rescaled(self._result(self._seal.multiply_plain, ciphertext.handle, plain).handle)
+
+    def linear(self, ciphertexts: Sequence[Ciphertext], values: Sequence[Vector]) -> Ciphertext:
+        """As the base class says; BFV stays in NTT form until the sum is complete, which is twice as fast."""
+        if self._setting.ckks:
+            return super().linear(ciphertexts, values)
+        total = None
+        for ciphertext, factor in zip(ciphertexts, values, strict=True):
+            plain = self._setting.encode(factor)
+            self._seal.transform_to_ntt_inplace(plain, ciphertext.handle.parms_id())
+            term = sealapi.Ciphertext()
+            self._seal.transform_to_ntt(ciphertext.handle, term)
+            self._seal.multiply_plain_inplace(term, plain)
+            if total is None:
+                total = term
+            else:
+                self._seal.add_inplace(total, term)
+        self._seal.transform_from_ntt_inplace(total)
+        return _wrap(total)
+
+    def rotate(self, ciphertext: Ciphertext, steps: int) -> Ciphertext:
+        if steps not in self.parameters.rotations:
+            raise EngineError(f"There is no rotation key for {steps} steps. Ask for it when the keys are made.")
+        return self._result(self._seal.rotate_vector, ciphertext.handle, steps, self._rotation)
+
+    def drop_level(self, ciphertext: Ciphertext) -> Ciphertext:
+        return self._result(self._seal.mod_switch_to_next, ciphertext.handle)
+
+    def _result(self, operation: Any, *operands: Any) -> Ciphertext:
+        handle = sealapi.Ciphertext()
+        try:
+            operation(*operands, handle)
+        except _REFUSALS as error:
+            raise EngineError(f"SEAL refused an operation ({error}).") from error
+        return _wrap(handle)
+
+    def _rescaled(self, handle: Any) -> Ciphertext:
+        if self._setting.ckks:
+            try:
+                self._seal.rescale_to_next_inplace(handle)
+            except _REFUSALS as error:
+                raise EngineError("There is no level left for another product.") from error
+        return _wrap(handle)
+
+
+def _wrap(handle: Any) -> Ciphertext:
+    return Ciphertext(handle, handle.coeff_modulus_size())
+
+
+class SealEngine(Engine):
+    """Microsoft SEAL."""
+
+    name = "seal"
+
+    def generate_keys(self, parameters: Parameters) -> Keys:
+        """Make a key set; public keys are saved with seeds where SEAL can, at half their size."""
+        memory = MemoryFile()
+        generator = sealapi.KeyGenerator(_setting(parameters).context)
+        relinearisation = rotation = b""
+        if parameters.depth:
+            relinearisation = memory.written_by(generator.create_relin_keys().save)
+        if parameters.rotations:
+            elements = [pow(3, steps, 2 * parameters.ring) for steps in parameters.rotations]
+            rotation = memory.written_by(generator.create_galois_keys(elements).save)
+        public = _PublicKeys(memory.written_by(generator.create_public_key().save), relinearisation, rotation)
+        secret = memory.written_by(generator.secret_key().save)
+        key_id = os.urandom(container.KEY_ID_BYTES)
+        return Keys(
+            parameters=parameters,
+            secret=Secret(container.pack(container.SECRET_KEY, self.name, parameters, key_id, 0, secret)),
+            public=container.pack(
+                container.PUBLIC_KEYS, self.name, parameters, key_id, 0, msgspec.msgpack.encode(public)
+            ),
+        )
+
+    def key_holder(self, parameters: Parameters, secret: Secret[bytes]) -> KeyHolder:
+        """Take the role of a key holder."""
+        key_id, _, key = container.unpack(container.SECRET_KEY, self.name, parameters, None, secret.reveal())
+        return _KeyHolder(parameters, key_id, key)
+
+    def evaluator(self, parameters: Parameters, public: bytes) -> Evaluator:
+        """Take the role of an evaluator."""
+        key_id, _, keys = container.unpack(container.PUBLIC_KEYS, self.name, parameters, None, public)
+        try:
+            return _Evaluator(parameters, key_id, msgspec.msgpack.decode(keys, type=_PublicKeys))
+        except msgspec.DecodeError as error:
+            raise EngineError("The public keys are malformed. Ask the leader to send them again.") from error
