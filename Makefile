@@ -1,0 +1,68 @@
+# Each target makes the environments that it needs first; `make setup` tells what it took and why.
+
+BOOTSTRAP ?= python3
+PYTHON := .venv/bin/python
+PYTHON_OPENFHE := .venv-openfhe/bin/python
+PYTEST_OPTIONS ?= -n 2
+
+# The suites that run real FHE: again in .venv-openfhe, on its engine.
+ENGINE_SUITES := $(wildcard $(addprefix tests/,conformance adversary secrecy protocols e2e))
+
+# pytest already runs a process per core; the FHE libraries must not multiply that.
+export OMP_NUM_THREADS := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-main demo test lint bench e2e slow lock clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 12
+
+setup: ## make .venv and, where it is needed and a Python 3.10 is found, .venv-openfhe
+	@$(BOOTSTRAP) tools/setup.py
+
+setup-main:
+	@$(BOOTSTRAP) tools/setup.py --main-only
+
+demo: setup-main ## five hospitals, one private AUC, the pooled truth beside it
+	@OMP_NUM_THREADS= .venv/bin/fheval demo
+
+test: setup ## the whole suite in .venv, then the engine, protocol and end-to-end suites in .venv-openfhe
+	$(PYTHON) -m pytest $(PYTEST_OPTIONS) -m "not slow"
+	@if [ -x $(PYTHON_OPENFHE) ]; then \
+	  set -x; $(PYTHON_OPENFHE) -m pytest $(PYTEST_OPTIONS) -m "not slow" $(ENGINE_SUITES); \
+	else \
+	  echo "no .venv-openfhe: the suites ran on the engines of .venv only"; \
+	fi
+
+lint: setup-main ## style, formatting and strict types
+	$(PYTHON) -m ruff check
+	$(PYTHON) -m ruff format --check
+	$(PYTHON) -m mypy
+
+bench: setup-main ## the ratios that the documentation states, measured in one run
+	@.venv/bin/fheval bench
+
+e2e: setup ## a consortium of real processes on loopback
+	$(PYTHON) -m pytest tests/e2e
+
+slow: setup ## statistics, long simulations and benchmarks that `make test` leaves out
+	$(PYTHON) -m pytest -m slow
+
+# UV is part of .venv; when a lock no longer fits pyproject.toml, set-up fails, but only after it has installed uv.
+# `make lock` changes as little as it can; `make lock UPGRADE=--upgrade` takes the newest versions that fit.
+UV_COMPILE = .venv/bin/uv pip compile pyproject.toml --quiet $(UPGRADE) \
+  --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate
+
+lock: ## write the lock files anew from pyproject.toml
+	@[ -x .venv/bin/uv ] || $(BOOTSTRAP) tools/setup.py --main-only || [ -x .venv/bin/uv ]
+	$(UV_COMPILE) --universal --python-version 3.11 \
+	  --extra openfhe --extra flower --extra baselines --extra report --extra dev --extra lock \
+	  --output-file locks/venv.txt
+	$(UV_COMPILE) --python-version 3.10 --python-platform x86_64-manylinux_2_35 \
+	  --extra openfhe --extra dev \
+	  --output-file locks/venv-openfhe.txt
+	@! grep -n '://' locks/*.txt
+
+clean: ## remove the environments and everything that was built
+	rm -rf .venv .venv-openfhe build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
