@@ -238,7 +238,7 @@ class SealEngine(Engine):
     name = "seal"
 
     def generate_keys(self, parameters: Parameters) -> Keys:
-        """Make a key set; public keys are saved with seeds where SEAL can, at half their size."""
+        """Make a key set; evaluation keys are saved with seeds, at half their size."""
         memory = MemoryFile()
         generator = sealapi.KeyGenerator(_setting(parameters).context)
         relinearisation = rotation = b""
@@ -247,7 +247,9 @@ class SealEngine(Engine):
         if parameters.rotations:
             elements = [pow(3, steps, 2 * parameters.ring) for steps in parameters.rotations]
             rotation = memory.written_by(generator.create_galois_keys(elements).save)
-        public = _PublicKeys(memory.written_by(generator.create_public_key().save), relinearisation, rotation)
+        encryption = sealapi.PublicKey()
+        generator.create_public_key(encryption)
+        public = _PublicKeys(memory.written_by(encryption.save), relinearisation, rotation)
         secret = memory.written_by(generator.secret_key().save)
         key_id = os.urandom(container.KEY_ID_BYTES)
         return Keys(

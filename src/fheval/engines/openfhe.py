@@ -1,0 +1,356 @@
+"""OpenFHE, the paper's library; the only module that imports `openfhe`.
+
+Two traits of the library shape this module. Its evaluation keys live in maps of the whole process, so they are put
+there for the length of one operation and taken out again: roles and rounds in one process never share a key. And its
+reader trusts the structure of what it reads, so a ciphertext travels as bare residues, which are checked and set
+into a frame that this process has written itself.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from math import log2
+from typing import Any
+
+import msgspec
+import numpy as np
+import openfhe
+
+from fheval.engines import container
+from fheval.engines.base import Ciphertext, Engine, Evaluator, KeyHolder, Keys, Vector, checked_vector
+from fheval.engines.memory import MemoryFile
+from fheval.engines.parameters import Parameters
+from fheval.errors import EngineError
+from fheval.secrets import Secret
+
+# Tables that only speed up polynomials in coefficient form; building them made every load three times slower.
+openfhe.DisablePrecomputeCRTTablesAfterDeserializaton()
+
+_KEY_MAPS = threading.RLock()
+
+# The size of all primes that OpenFHE picks for BFV.
+_BFV_PRIME_BITS = 60
+
+
+class _Setting:
+    """The context of one parameter set, shared by all roles; it holds no keys."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.parameters = parameters
+        self.ckks = parameters.scheme == "ckks"
+        chosen = self._ckks(parameters) if self.ckks else self._bfv(parameters)
+        chosen.SetRingDim(parameters.ring)
+        chosen.SetSecurityLevel(openfhe.HEStd_128_classic)
+        try:
+            self.context = openfhe.GenCryptoContext(chosen)
+        except RuntimeError as error:
+            raise EngineError(
+                f"OpenFHE refuses parameter set {parameters.name} ({error}). Use one of the named sets."
+            ) from error
+        for feature in (openfhe.PKE, openfhe.KEYSWITCH, openfhe.LEVELEDSHE, openfhe.ADVANCEDSHE):
+            self.context.Enable(feature)
+        self.limbs = parameters.limbs if self.ckks else round(log2(self.context.GetModulus()) / _BFV_PRIME_BITS)
+
+    @staticmethod
+    def _ckks(parameters: Parameters) -> Any:
+        chosen = openfhe.CCParamsCKKSRNS()
+        chosen.SetMultiplicativeDepth(parameters.depth)
+        chosen.SetScalingModSize(parameters.scale_bits)
+        chosen.SetFirstModSize(parameters.modulus_bits[0])
+        chosen.SetBatchSize(parameters.slots)
+        # Rescaling is ours to place, as in SEAL: both engines then walk the same levels.
+        chosen.SetScalingTechnique(openfhe.FIXEDMANUAL)
+        # Complex slots let an evaluator hide the imaginary parts of a result too.
+        chosen.SetCKKSDataType(openfhe.COMPLEX)
+        return chosen
+
+    @staticmethod
+    def _bfv(parameters: Parameters) -> Any:
+        chosen = openfhe.CCParamsBFVRNS()
+        # OpenFHE picks its primes by depth; one product gives 3 × 60 bits, which carries both BFV sets.
+        chosen.SetMultiplicativeDepth(1)
+        chosen.SetPlaintextModulus(parameters.plain_modulus)
+        return chosen
+
+    def encode(self, values: Vector, level: int = 0) -> Any:
+        vector = checked_vector(values, self.parameters)
+        if self.ckks:
+            return self.context.MakeCKKSPackedPlaintext(vector if len(vector) else np.zeros(1), 1, level)
+        modulus = self.parameters.plain_modulus
+        centred = vector.astype(np.int64)
+        centred[centred > modulus // 2] -= modulus
+        return self.context.MakePackedPlaintext(centred if len(centred) else np.zeros(1, dtype=np.int64))
+
+    def decode(self, plain: Any) -> Vector:
+        if self.ckks:
+            return np.asarray(plain.GetCKKSPackedValueArray(), dtype=np.complex128)
+        plain.SetLength(self.parameters.slots)
+        return np.mod(plain.GetPackedValueArray(), self.parameters.plain_modulus).astype(np.uint64)
+
+    def fresh(self, key: Any, values: Vector, level: int = 0) -> Any:
+        """Encrypt under a public or secret key; BFV is dropped to the level afterwards, CKKS encoded at it."""
+        handle = self.context.Encrypt(key, self.encode(values, level))
+        if level and not self.ckks:
+            handle = self.context.Compress(handle, self.limbs - level)
+        return handle
+
+
+@lru_cache(maxsize=64)
+def _setting(parameters: Parameters) -> _Setting:
+    return _Setting(parameters)
+
+
+class _Frames:
+    """Reads and writes ciphertexts as bare residues, in frames made by this process under its own key."""
+
+    def __init__(self, setting: _Setting, key_id: bytes, key: Any) -> None:
+        self._setting = setting
+        self._key_id = key_id
+        self._key = key
+        self._memory = MemoryFile()
+        self._by_limbs: dict[int, tuple[bytearray, list[tuple[int, int]]]] = {}
+
+    def write(self, handle: Any) -> bytes:
+        data = self._saved(handle)
+        spans = self._residues(data)
+        size = 8 * self._setting.parameters.ring
+        payload = b"".join(data[start : start + size] for start, _ in spans)
+        return container.pack(
+            container.CIPHERTEXT, OpenFheEngine.name, self._setting.parameters, self._key_id, len(spans) // 2, payload
+        )
+
+    def read(self, data: bytes) -> Ciphertext:
+        parameters = self._setting.parameters
+        _, limbs, payload = container.unpack(
+            container.CIPHERTEXT, OpenFheEngine.name, parameters, self._key_id, data
+        )
+        if not 1 <= limbs <= self._setting.limbs:
+            raise EngineError("A ciphertext is not of the form it claims. Ask the sender to send it again.")
+        frame, spans = self._frame(limbs)
+        size = 8 * parameters.ring
+        if len(payload) != size * len(spans):
+            raise EngineError("A ciphertext has the wrong size. Ask the sender to send it again.")
+        for index, (start, prime) in enumerate(spans):
+            part = payload[index * size : (index + 1) * size]
+            if int(np.frombuffer(part, dtype="<u8").max()) >= prime:
+                raise EngineError("A ciphertext holds impossible residues. Ask the sender to send it again.")
+            frame[start : start + size] = part
+        handle, done = openfhe.DeserializeCiphertext(self._memory.holding(frame), openfhe.BINARY)
+        if not done:
+            raise EngineError("OpenFHE cannot read this ciphertext. Ask the sender to send it again.")
+        return Ciphertext(handle, limbs)
+
+    def _frame(self, limbs: int) -> tuple[bytearray, list[tuple[int, int]]]:
+        if limbs not in self._by_limbs:
+            level = self._setting.limbs - limbs
+            data = self._saved(self._setting.fresh(self._key, np.zeros(1, dtype=np.uint64), level))
+            self._by_limbs[limbs] = bytearray(data), self._residues(data)
+        return self._by_limbs[limbs]
+
+    def _saved(self, handle: Any) -> bytes:
+        return self._memory.written_by(lambda path: openfhe.SerializeToFile(path, handle, openfhe.BINARY))
+
+    def _residues(self, data: bytes) -> list[tuple[int, int]]:
+        """Where each vector of residues starts, and its prime: the length comes before it, the prime after it."""
+        ring = self._setting.parameters.ring
+        length = ring.to_bytes(8, "little")
+        spans: list[tuple[int, int]] = []
+        position = data.find(length)
+        while position >= 0:
+            start, end = position + 8, position + 8 + 8 * ring
+            prime = int.from_bytes(data[end : end + 8], "little")
+            if prime >> 40 and prime % (2 * ring) == 1:
+                spans.append((start, prime))
+                position = data.find(length, end)
+            else:
+                position = data.find(length, position + 1)
+        return spans
+
+
+class _KeyHolder(KeyHolder):
+    def __init__(self, parameters: Parameters, key_id: bytes, secret: memoryview) -> None:
+        self.parameters = parameters
+        self._setting = _setting(parameters)
+        memory = MemoryFile()
+        self._key, done = openfhe.DeserializePrivateKey(memory.holding(secret), openfhe.BINARY)
+        memory.wipe()
+        if not done:
+            raise EngineError("OpenFHE cannot read this secret key. Set the keys up again.")
+        self._frames = _Frames(self._setting, key_id, self._key)
+
+    def encrypt(self, values: Vector) -> bytes:
+        return self._frames.write(self._setting.fresh(self._key, values))
+
+    def decrypt(self, data: bytes) -> Vector:
+        handle = self._frames.read(data).handle
+        return self._setting.decode(self._setting.context.Decrypt(self._key, handle))
+
+
+class _PublicKeys(msgspec.Struct, frozen=True, array_like=True):
+    encryption: bytes
+    relinearisation: bytes
+    rotation: bytes
+
+
+class _Evaluator(Evaluator):
+    def __init__(self, parameters: Parameters, key_id: bytes, keys: _PublicKeys) -> None:
+        self.parameters = parameters
+        self._setting = _setting(parameters)
+        self._context = self._setting.context
+        memory = MemoryFile()
+        self._key, done = openfhe.DeserializePublicKey(memory.holding(keys.encryption), openfhe.BINARY)
+        if not done:
+            raise EngineError("OpenFHE cannot read the public key. Ask the leader to send it again.")
+        self._tag = self._key.GetKeyTag()
+        self._relinearisation = self._rotation = None
+        with _empty_key_maps():
+            if keys.relinearisation:
+                self._context.DeserializeEvalMultKey(memory.holding(keys.relinearisation), openfhe.BINARY)
+                self._relinearisation = self._context.GetEvalMultKeyVector(self._tag)
+            if keys.rotation:
+                self._context.DeserializeEvalAutomorphismKey(memory.holding(keys.rotation), openfhe.BINARY)
+                self._rotation = self._context.GetEvalAutomorphismKeyMap(self._tag)
+        self._frames = _Frames(self._setting, key_id, self._key)
+
+    def load(self, data: bytes) -> Ciphertext:
+        return self._frames.read(data)
+
+    def dump(self, ciphertext: Ciphertext) -> bytes:
+        return self._frames.write(ciphertext.handle)
+
+    def encrypt(self, values: Vector, like: Ciphertext | None = None) -> Ciphertext:
+        level = self._level(like) if like else 0
+        return Ciphertext(self._setting.fresh(self._key, values, level), self._setting.limbs - level)
+
+    def add(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
+        _same_level(left, right)
+        return Ciphertext(self._context.EvalAdd(left.handle, right.handle), left.limbs)
+
+    def accumulate(self, total: Ciphertext, term: Ciphertext) -> None:
+        _same_level(total, term)
+        self._context.EvalAddInPlace(total.handle, term.handle)
+
+    def add_plain(self, ciphertext: Ciphertext, values: Vector) -> Ciphertext:
+        plain = self._setting.encode(values, self._level(ciphertext) if self._setting.ckks else 0)
+        return Ciphertext(self._context.EvalAdd(ciphertext.handle, plain), ciphertext.limbs)
+
+    def multiply(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
+        _same_level(left, right)
+        if self._relinearisation is None:
+            raise EngineError(f"Parameter set {self.parameters.name} has no ciphertext product. Choose another set.")
+        self._require_level(left)
+        with self._keys_in_place():
+            return self._rescaled(self._context.EvalMult(left.handle, right.handle), left.limbs)
+
+    def multiply_plain(self, ciphertext: Ciphertext, values: Vector) -> Ciphertext:
+        self._require_level(ciphertext)
+        plain = self._setting.encode(values, self._level(ciphertext) if self._setting.ckks else 0)
+        return self._rescaled(self._context.EvalMult(ciphertext.handle, plain), ciphertext.limbs)
+
+    def rotate(self, ciphertext: Ciphertext, steps: int) -> Ciphertext:
+        if steps not in self.parameters.rotations:
+            raise EngineError(f"There is no rotation key for {steps} steps. Ask for it when the keys are made.")
+        with self._keys_in_place():
+            return Ciphertext(self._context.EvalRotate(ciphertext.handle, steps), ciphertext.limbs)
+
+    def drop_level(self, ciphertext: Ciphertext) -> Ciphertext:
+        if ciphertext.limbs == 1:
+            raise EngineError("The ciphertext is at its lowest level already.")
+        if self._setting.ckks:
+            handle = self._context.LevelReduce(ciphertext.handle, None, 1)
+        else:
+            handle = self._context.Compress(ciphertext.handle, ciphertext.limbs - 1)
+        return Ciphertext(handle, ciphertext.limbs - 1)
+
+    def _level(self, ciphertext: Ciphertext) -> int:
+        return self._setting.limbs - ciphertext.limbs
+
+    def _require_level(self, ciphertext: Ciphertext) -> None:
+        if self._setting.ckks and ciphertext.limbs == 1:
+            raise EngineError("There is no level left for another product.")
+
+    def _rescaled(self, handle: Any, limbs: int) -> Ciphertext:
+        if self._setting.ckks:
+            return Ciphertext(self._context.Rescale(handle), limbs - 1)
+        return Ciphertext(handle, limbs)
+
+    @contextmanager
+    def _keys_in_place(self) -> Iterator[None]:
+        with _empty_key_maps():
+            if self._relinearisation is not None:
+                openfhe.CryptoContext.InsertEvalMultKey(self._relinearisation, self._tag)
+            if self._rotation is not None:
+                openfhe.CryptoContext.InsertEvalAutomorphismKey(self._rotation, self._tag)
+            yield
+
+
+def _same_level(left: Ciphertext, right: Ciphertext) -> None:
+    if left.limbs != right.limbs:
+        raise EngineError("Ciphertexts of different levels do not combine. Drop levels first.")
+
+
+@contextmanager
+def _empty_key_maps() -> Iterator[None]:
+    """The process-wide key maps for one operation: empty before it, empty after it, no other thread in between."""
+    with _KEY_MAPS:
+        _clear_key_maps()
+        try:
+            yield
+        finally:
+            _clear_key_maps()
+
+
+def _clear_key_maps() -> None:
+    openfhe.ClearEvalMultKeys()
+    openfhe.CryptoContext.ClearEvalAutomorphismKeys()
+
+
+class OpenFheEngine(Engine):
+    """OpenFHE."""
+
+    name = "openfhe"
+
+    def generate_keys(self, parameters: Parameters) -> Keys:
+        """Make a key set."""
+        context = _setting(parameters).context
+        memory = MemoryFile()
+        relinearisation = rotation = b""
+        with _empty_key_maps():
+            pair = context.KeyGen()
+            tag = pair.publicKey.GetKeyTag()
+            if parameters.depth:
+                context.EvalMultKeyGen(pair.secretKey)
+                relinearisation = memory.written_by(
+                    lambda path: context.SerializeEvalMultKey(path, openfhe.BINARY, tag)
+                )
+            if parameters.rotations:
+                context.EvalRotateKeyGen(pair.secretKey, list(parameters.rotations))
+                rotation = memory.written_by(
+                    lambda path: context.SerializeEvalAutomorphismKey(path, openfhe.BINARY, tag)
+                )
+        encryption = memory.written_by(lambda path: openfhe.SerializeToFile(path, pair.publicKey, openfhe.BINARY))
+        secret = memory.written_by(lambda path: openfhe.SerializeToFile(path, pair.secretKey, openfhe.BINARY))
+        public = msgspec.msgpack.encode(_PublicKeys(encryption, relinearisation, rotation))
+        key_id = os.urandom(container.KEY_ID_BYTES)
+        return Keys(
+            parameters=parameters,
+            secret=Secret(container.pack(container.SECRET_KEY, self.name, parameters, key_id, 0, secret)),
+            public=container.pack(container.PUBLIC_KEYS, self.name, parameters, key_id, 0, public),
+        )
+
+    def key_holder(self, parameters: Parameters, secret: Secret[bytes]) -> KeyHolder:
+        """Take the role of a key holder."""
+        key_id, _, key = container.unpack(container.SECRET_KEY, self.name, parameters, None, secret.reveal())
+        return _KeyHolder(parameters, key_id, key)
+
+    def evaluator(self, parameters: Parameters, public: bytes) -> Evaluator:
+        """Take the role of an evaluator."""
+        key_id, _, keys = container.unpack(container.PUBLIC_KEYS, self.name, parameters, None, public)
+        try:
+            return _Evaluator(parameters, key_id, msgspec.msgpack.decode(keys, type=_PublicKeys))
+        except (msgspec.DecodeError, RuntimeError) as error:
+            raise EngineError("The public keys are malformed. Ask the leader to send them again.") from error
