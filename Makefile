@@ -5,8 +5,9 @@ PYTHON := .venv/bin/python
 PYTHON_OPENFHE := .venv-openfhe/bin/python
 PYTEST_OPTIONS ?= -n 2
 
-# The suites that run real FHE: again in .venv-openfhe, on its engine.
-ENGINE_SUITES := $(wildcard $(addprefix tests/,conformance adversary secrecy protocols e2e))
+# What runs again in .venv-openfhe, with its engine: the suites on real FHE, and the doctests of what they test.
+ENGINE_SUITES := $(wildcard $(addprefix tests/,conformance adversary secrecy protocols e2e) \
+  $(addprefix src/fheval/,engines protocols))
 
 # pytest already runs a process per core; the FHE libraries must not multiply that.
 export OMP_NUM_THREADS := 1

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -166,13 +167,31 @@ def run(*command: str) -> None:
 
 
 def why_not(python: str, module: str) -> str | None:
-    """Import a module in a process of its own, for a wrong binary may crash; the reason if it does not load."""
+    """The reason why a module does not load, tried in a process of its own since a wrong binary may crash."""
     command = [python, "-c", f"import {module}"]
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     if answer.returncode == 0:
         return None
     lines = answer.stderr.strip().splitlines()
     return lines[-1] if lines else f"the import ended with status {answer.returncode}"
+
+
+def installed(environment: Environment) -> set[str]:
+    """The names of the packages that are in the environment."""
+    command = [environment.python, "-m", "pip", "--disable-pip-version-check", "list", "--format=json"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
+    return {normalised(package["name"]) for package in json.loads(listed)}
+
+
+def locked(environment: Environment) -> set[str]:
+    """The names of the packages that are in the lock."""
+    lines = (ROOT / environment.lock).read_text().splitlines()
+    return {normalised(line.split("==")[0]) for line in lines if "==" in line and not line.startswith(" ")}
+
+
+def normalised(name: str) -> str:
+    """One spelling for the names that package indexes hold to be the same."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def install(environment: Environment) -> None:
@@ -183,6 +202,9 @@ def install(environment: Environment) -> None:
         *(*pip, "install", "-qq", "--no-compile", "--only-binary", ":all:"),
         *("--require-hashes", "--requirement", environment.lock),
     )
+    strays = installed(environment) - locked(environment) - {"pip", "fheval"}
+    if strays:  # left over from an older lock, they would hide that the new one lacks something
+        run(*pip, "uninstall", "-qq", "--yes", *sorted(strays))
     run(*pip, "install", "-qq", "--no-index", "--no-deps", "--no-build-isolation", "--editable", ".")
     try:
         run(*pip, "check")
@@ -246,7 +268,7 @@ def make_openfhe() -> None:
         return
     interpreter = find(OPENFHE_VERSION)
     if not interpreter:
-        say(".venv-openfhe: not made, for no Python 3.10 was found on the path or in pyenv; engine seal is used")
+        say(".venv-openfhe: not made, for no Python 3.10 is on the path or in pyenv; engine seal is used")
         return
     environment = Environment(".venv-openfhe", "locks/venv-openfhe.txt", interpreter)
     reason = make(environment)["openfhe"]
@@ -256,7 +278,9 @@ def make_openfhe() -> None:
 
 def main() -> int:
     """Make both environments, or with --main-only the first."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--main-only", action="store_true", help="make .venv and leave .venv-openfhe alone")
     options = parser.parse_args()
     with (ROOT / "pyproject.toml").open() as guard:
