@@ -1,0 +1,29 @@
+"""The party's local work: from labels and scores to counts at public decision points."""
+
+from __future__ import annotations
+
+from fheval.counting.chunks import Chunk
+from fheval.counting.counts import Counts, count_chunks
+from fheval.counting.grid import Grid, as_grid
+from fheval.counting.readers import (
+    count_file,
+    count_pair,
+    read_arrays,
+    read_chunks,
+    read_pair,
+    read_pair_chunks,
+)
+
+__all__ = [
+    "Chunk",
+    "Counts",
+    "Grid",
+    "as_grid",
+    "count_chunks",
+    "count_file",
+    "count_pair",
+    "read_arrays",
+    "read_chunks",
+    "read_pair",
+    "read_pair_chunks",
+]

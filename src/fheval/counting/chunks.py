@@ -1,0 +1,133 @@
+"""A stretch of rows on its way to be counted, and the sentence that refuses a bad one.
+
+Every source, an array or a file, becomes an iterator of chunks. A chunk knows where its rows come from, so
+that a bad value can be named by file, row and column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fheval.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a column of values comes from; a field that does not apply is None."""
+
+    file: str | None = None
+    column: str | None = None
+
+    def at(self, row: int, line: int | None = None) -> str:
+        """Name the value of a row, counted from 0, as a person counts: from 1.
+
+        >>> Place("a.csv", "score").at(2, line=4)
+        "a.csv, row 3 (line 4), column 'score'"
+        """
+        parts = [self.file] if self.file else []
+        parts.append(f"row {row + 1}" if line is None else f"row {row + 1} (line {line})")
+        if self.column is not None:
+            parts.append(f"column {self.column!r}")
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunk:
+    """Consecutive rows: labels and scores as one-dimensional numeric arrays of one length, unchecked.
+
+    `first_row` counts from 0; `first_line` counts from 1, and is there only where row i sits on line
+    `first_line` + i.
+    """
+
+    labels: NDArray[Any]
+    scores: NDArray[Any]
+    first_row: int = 0
+    first_line: int | None = None
+    labels_from: Place = Place()
+    scores_from: Place = Place()
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def refuse_label(self, index: int) -> InputError:
+        """Make the error for a label that is neither 0 nor 1."""
+        where = self.labels_from.at(self.first_row + index, self._line(index))
+        return InputError(
+            f"{where}: the label {self.labels[index]} is neither 0 nor 1. Correct it or leave the row out."
+        )
+
+    def refuse_score(self, index: int) -> InputError:
+        """Make the error for a score that the grid does not accept."""
+        where = self.scores_from.at(self.first_row + index, self._line(index))
+        score = float(self.scores[index])
+        if not np.isfinite(score):
+            return InputError(
+                f"{where}: the score {score} is not a finite number. Correct it or leave the row out."
+            )
+        return InputError(
+            f"{where}: the score {score} is outside [0, 1]. "
+            "Give probabilities, say that the scores are logits, or use explicit decision points."
+        )
+
+    def _line(self, index: int) -> int | None:
+        return None if self.first_line is None else self.first_line + index
+
+
+def chunk_of_arrays(labels: ArrayLike, scores: ArrayLike, *, source: str | None = None) -> Chunk:
+    """Take in-memory labels and scores as one chunk; `source` stands for a file's name in messages."""
+    label_array = numeric_array(labels, Place(source, "labels"))
+    score_array = numeric_array(scores, Place(source, "scores"))
+    if len(label_array) != len(score_array):
+        raise InputError(
+            f"{source or 'The data'}: {len(label_array)} labels but {len(score_array)} scores. "
+            "Give one label for each score."
+        )
+    return Chunk(
+        label_array,
+        score_array,
+        labels_from=Place(source, "labels"),
+        scores_from=Place(source, "scores"),
+    )
+
+
+def numeric_array(values: ArrayLike, place: Place) -> NDArray[Any]:
+    """View values as a one-dimensional array of booleans, integers or floats, or refuse them."""
+    name = f"{place.file}, column {place.column!r}" if place.file else f"Column {place.column!r}"
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise InputError(
+            f"{name}: not an array of numbers ({error}). Give one number for each row."
+        ) from error
+    if array.ndim != 1:
+        raise InputError(f"{name}: has {array.ndim} dimensions. Give a one-dimensional array.")
+    if array.dtype.kind not in "biuf" and array.size:
+        raise InputError(f"{name}: holds values of type {array.dtype}. Give numbers, one for each row.")
+    return array
+
+
+def first_bad_label(labels: NDArray[Any]) -> int | None:
+    """Return the index of the first label that is neither 0 nor 1; None if all are good."""
+    kind = labels.dtype.kind
+    if kind == "b" or not len(labels):
+        return None
+    if kind in "iu":
+        # Seen as unsigned, a negative number is huge: one pass finds both kinds of bad label.
+        native = labels if labels.dtype.isnative else labels.astype(labels.dtype.newbyteorder("="))
+        if int(native.view(f"u{native.itemsize}").max()) <= 1:
+            return None
+    good = (labels == 0) | (labels == 1)
+    return None if good.all() else int(np.argmin(good))
+
+
+def first_bad_score(scores: NDArray[np.float64], score_range: tuple[float, float]) -> int | None:
+    """Return the index of the first score that is not in the closed range; None if all are."""
+    low, high = score_range
+    # A NaN makes minimum and maximum NaN, and every comparison with it false.
+    if not len(scores) or (scores.min() >= low and scores.max() <= high):
+        return None
+    return int(np.argmin((scores >= low) & (scores <= high)))

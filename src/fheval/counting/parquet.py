@@ -1,0 +1,81 @@
+"""Parquet files, a slice of rows at a time, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from numpy.typing import NDArray
+
+from fheval.counting.chunks import Chunk, Place
+from fheval.counting.columns import choose_columns
+from fheval.errors import InputError
+
+# Two million rows of two 8-byte columns are 32 MB; measured peak for 10⁸ rows: 0.2 to 0.35 GB, and 0.9 GB in the
+# worst case, a file that is one row group.
+SLICE_ROWS = 2_000_000
+
+# Types that become a NumPy array as they are; other numbers (decimals, 128-bit integers) go through Float64.
+_PLAIN = (
+    *(pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64),
+    *(pl.Float32, pl.Float64, pl.Boolean),
+)
+
+# A damaged file can make the reader panic rather than fail; the panic is no subclass of PolarsError.
+_UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
+
+
+def parquet_chunks(
+    path: Path, label_column: str | None, score_column: str | None, *, slice_rows: int = SLICE_ROWS
+) -> Iterator[Chunk]:
+    """Read the two columns of a Parquet file slice by slice.
+
+    Slices and not Polars' streaming batches: those hold a whole row group, and a file may be just one.
+    """
+    file = str(path)
+    try:
+        table = pl.scan_parquet(path, glob=False)
+        schema = table.collect_schema()
+        rows = int(table.select(pl.len()).collect().item())
+    except _UNREADABLE as error:
+        raise _unreadable(file, error) from error
+    names = schema.names()
+    places = [Place(file, names[i]) for i in choose_columns(file, names, label_column, score_column)]
+    wanted = table.select([_numeric(place, schema[str(place.column)]) for place in places])
+    for first_row in range(0, rows, slice_rows):
+        try:
+            frame = wanted.slice(first_row, slice_rows).collect()
+        except _UNREADABLE as error:
+            raise _unreadable(file, error) from error
+        labels, scores = (
+            _array(series, place, first_row) for series, place in zip(frame, places, strict=True)
+        )
+        yield Chunk(labels, scores, first_row, labels_from=places[0], scores_from=places[1])
+
+
+def _numeric(place: Place, dtype: pl.DataType) -> pl.Expr:
+    column = pl.col(str(place.column))
+    if isinstance(dtype, _PLAIN):
+        return column
+    if dtype.is_numeric():
+        return column.cast(pl.Float64)
+    raise InputError(
+        f"{place.file}, column {place.column!r}: holds values of type {dtype}. "
+        "Store it as numbers, or name another column."
+    )
+
+
+def _array(series: pl.Series, place: Place, first_row: int) -> NDArray[Any]:
+    if series.null_count():
+        row = int(series.is_null().arg_max() or 0)
+        raise InputError(
+            f"{place.at(first_row + row)}: the value is missing. Correct it or leave the row out."
+        )
+    return series.to_numpy()
+
+
+def _unreadable(file: str, error: BaseException) -> InputError:
+    reason = str(error).split("\n", 1)[0]
+    return InputError(f"{file}: cannot be read as Parquet ({reason}). Export the file again.")
