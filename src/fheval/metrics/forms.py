@@ -1,0 +1,56 @@
+"""The ratio form: a metric as num/den, each a sum of products of global sums.
+
+Every party contributes two vectors of integers, `left` and `right`. Summed over the parties they are L and R, and
+
+    num = Σ_{i < numerator} L_i·R_i          den = Σ_{numerator ≤ i} L_i·R_i.
+
+Protocols know ratio forms and nothing of metrics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from fheval.counting import Counts
+
+IntegerVector = npt.NDArray[np.int64]
+
+
+class Form(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+    """The public shape of one ratio: how many products each side has, and a bound on |num| and den."""
+
+    numerator: int
+    denominator: int
+    magnitude: int
+
+    @property
+    def terms(self) -> int:
+        """How many products there are in all."""
+        return self.numerator + self.denominator
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """One party's private integers for one form."""
+
+    left: IntegerVector = field(repr=False)
+    right: IntegerVector = field(repr=False)
+
+
+def auc_form(decision_points: int, max_samples: int) -> Form:
+    """AUC over N decision points: N − 1 trapezoids over 2PQ, which is at most max_samples²/2."""
+    return Form(
+        numerator=decision_points - 1, denominator=1, magnitude=max(2, max_samples * max_samples // 2)
+    )
+
+
+def auc_contribution(counts: Counts) -> Contribution:
+    """left = (T^1 … T^{N−1}, P), right = (F^1 … F^{N−1}, 2Q)."""
+    return Contribution(
+        left=np.append(counts.t, counts.positives).astype(np.int64),
+        right=np.append(counts.f, 2 * counts.negatives).astype(np.int64),
+    )

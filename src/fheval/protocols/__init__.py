@@ -1,0 +1,39 @@
+"""The protocols, one module each; `PROTOCOLS` names them. See README.md for paper step → function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import ModuleType
+
+from fheval.engines import Engine
+from fheval.errors import ConfigError
+from fheval.metrics.forms import Contribution
+from fheval.protocols import paper_malicious, paper_semi_honest
+from fheval.protocols.round import Outcome, Post, Round
+from fheval.secrets import Randomness
+
+__all__ = ["DEFAULT_PROTOCOL", "PROTOCOLS", "default_precision", "run_round"]
+
+PROTOCOLS: dict[str, ModuleType] = {module.NAME: module for module in (paper_semi_honest, paper_malicious)}
+
+DEFAULT_PROTOCOL = "padded"
+
+
+def default_precision(protocol: str) -> float | None:
+    """The precision that a protocol releases unless the round says otherwise; None is exact."""
+    precision: float | None = _module(protocol).DEFAULT_PRECISION
+    return precision
+
+
+def run_round(
+    engine: Engine, round_: Round, contributions: Mapping[str, Contribution], rng: Randomness, post: Post
+) -> Outcome:
+    """Play all roles of a round with the protocol it names."""
+    outcome: Outcome = _module(round_.protocol).run(engine, round_, contributions, rng, post)
+    return outcome
+
+
+def _module(protocol: str) -> ModuleType:
+    if protocol not in PROTOCOLS:
+        raise ConfigError(f"There is no protocol {protocol!r}. Choose one of: {', '.join(PROTOCOLS)}.")
+    return PROTOCOLS[protocol]

@@ -1,0 +1,333 @@
+"""The paper's protocol for a malicious aggregator (section "Malicious Setting"), twelve steps, two runs, on CKKS.
+
+In each run the parties multiply their counts by secret factors r_3 … r_8, add masks that sum to zero over the
+parties, split every product into S slots and shuffle the slots. The aggregator computes
+
+    X = c·(r_0·num + r_1·den)    and    Y = c·r_2·den,    r_0 = r_3·r_4, r_1 = r_5·r_6, r_2 = r_7·r_8,
+
+and the parties solve for num/den in both runs: the two must agree to five decimals. Everything that the parties
+share is derived from their common seed, so that no message carries it.
+
+What it does not do: a deviation that moves the ratio by little more than five decimals can pass, see SECURITY.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import comb, log2
+
+import numpy as np
+import numpy.typing as npt
+
+from fheval import wire
+from fheval.engines import Ciphertext, Engine, Evaluator, KeyHolder, Parameters
+from fheval.engines.parameters import CKKS_PAPER
+from fheval.errors import ConfigError, RemoteProtocolError, UndefinedMetric, VerificationFailed
+from fheval.metrics.forms import Contribution, Form
+from fheval.protocols.blinded_ratio import (
+    Accumulator,
+    FloatVector,
+    blinding_exponents,
+    draw_blinding,
+    hide,
+    sparse,
+)
+from fheval.protocols.paper_semi_honest import the_form
+from fheval.protocols.round import (
+    AGGREGATOR,
+    Outcome,
+    PartySecrets,
+    Post,
+    PublicSetup,
+    Round,
+    from_a_party,
+    from_this_round,
+    leader_set_up,
+)
+from fheval.secrets import Randomness, Secret, bits, derive, log_uniform_float, permutation, symmetric_floats
+from fheval.wire import Message
+
+NAME = "paper-malicious"
+RUNS = 2
+
+# As printed, the result is exact up to the noise of CKKS.
+DEFAULT_PRECISION: float | None = None
+
+# r_3 … r_8 are log-uniform over [2^-2, 2^2). Wide, so that the ratio r_2/r_0 of one run says nothing about the
+# other's; not wider, because solving for num/den loses log2(r_1/r_0) bits, at most 8 of the 30 that CKKS gives.
+MULTIPLIER_EXPONENTS = (-2, 2)
+# X = r_0·num + r_1·den is below 2^(4 + 1) times the larger of num and den.
+FACTOR_BITS = 5
+
+# Masks and shares are uniform in ±2^16. The encoder works in doubles, so a slot of size B is off by about B·2^-51;
+# multiplied by a share of size B and summed over S·N slots this puts B²·2^-51·√(S·N) on num: 2^-15 at S·N = 400,
+# far below the 5·10^-6 of the smallest data (num ≈ 10^3). Larger masks would raise false alarms on small data;
+# smaller ones would let a dropped party of a large data set hide below five decimals.
+MASK_BOUND = 1 << 16
+
+# Equal to five decimals.
+TOLERANCE = 5e-6
+
+
+class CountShares(Message, frozen=True, kw_only=True):
+    """Step 8, party to aggregator: for each run E(T_all), E(F_all), E(DT), E(DF)."""
+
+    round: str
+    sender: str
+    runs: tuple[tuple[bytes, bytes, bytes, bytes], ...]
+
+
+class BlindedResults(Message, frozen=True, kw_only=True):
+    """Step 11, aggregator to parties: for each run E(X) and E(Y)."""
+
+    round: str
+    roster: tuple[str, ...]
+    runs: tuple[tuple[bytes, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonRandomness:
+    """Set-up, all parties: what one run of the round shares, unknown to the aggregator."""
+
+    r3: float = field(repr=False)
+    r4: float = field(repr=False)
+    r5: float = field(repr=False)
+    r6: float = field(repr=False)
+    r7: float = field(repr=False)
+    r8: float = field(repr=False)
+    split_left: npt.NDArray[np.bool_] = field(repr=False)
+    order: npt.NDArray[np.intp] = field(repr=False)
+
+    @classmethod
+    def derive(cls, seed: Secret[bytes], round_: Round, run: int) -> CommonRandomness:
+        """r_3 … r_8, the bits b (True where T is the side that is split) and the permutation π of this run."""
+        terms = the_form(round_).terms
+        stream = derive(seed, "paper-malicious/common", round_.digest(), run)
+        r3, r4, r5, r6, r7, r8 = (log_uniform_float(stream, *MULTIPLIER_EXPONENTS) for _ in range(6))
+        return cls(
+            r3=r3, r4=r4, r5=r5, r6=r6, r7=r7, r8=r8,
+            split_left=bits(stream, terms),
+            order=permutation(stream, terms * round_.splits),
+        )  # fmt: skip
+
+    def ratio(self, x: float, y: float) -> float:
+        """num/den = (X/Y − r_1/r_2)·r_2/r_0."""
+        r0, r1, r2 = self.r3 * self.r4, self.r5 * self.r6, self.r7 * self.r8
+        return (x / y - r1 / r2) * r2 / r0
+
+
+def parameters(round_: Round) -> Parameters:
+    """The parameter set of the round; refuses, before anyone encrypts, what would not fit."""
+    form = the_form(round_)
+    if round_.precision is not None:
+        raise ConfigError(f"{NAME} compares exact results and releases them. Use --precision exact with it.")
+    if form.denominator != 1:
+        raise ConfigError(f"{NAME} knows ratios over one product only. Use padded-verified.")
+    if round_.splits < 1:
+        raise ConfigError("The number of splits must be at least 1.")
+    if len(round_.parties) < 2:
+        raise ConfigError(f"{NAME} needs two parties or more: the masks of one alone cannot cancel.")
+    blinding_exponents(CKKS_PAPER, form.magnitude, FACTOR_BITS)
+    width = round_.splits * form.terms
+    CKKS_PAPER.require_slots(width, f"{NAME} with {form.terms} decision points and {round_.splits} splits")
+    return CKKS_PAPER.with_slot_sums(width)
+
+
+def soundness_bits(decision_points: int, splits: int) -> float:
+    """The paper's guessing bound (S!(SN−S)!/(SN)!)² = C(SN, S)^-2, in bits.
+
+    >>> soundness_bits(100, 4), soundness_bits(100, 7), soundness_bits(25, 9)
+    (59.9, 107.6, 103.2)
+    """
+    return round(2 * log2(comb(splits * decision_points, splits)), 1)
+
+
+def party_masks(seed: Secret[bytes], round_: Round, run: int, me: str, side: str) -> FloatVector:
+    """Set-up: tr_m or fr_m, N + 1 integers; the last party's are minus the sum of all others'."""
+    terms = the_form(round_).terms + 1
+
+    def own(party: str) -> FloatVector:
+        stream = derive(seed, "paper-malicious/mask", round_.digest(), run, side, party)
+        return np.rint(symmetric_floats(stream, MASK_BOUND, terms))
+
+    *others, last = round_.parties
+    if me != last:
+        return own(me)
+    return -np.sum([own(party) for party in others], axis=0)
+
+
+def party_submit(
+    engine: Engine, round_: Round, secrets: PartySecrets, me: str, contribution: Contribution, rng: Randomness
+) -> CountShares:
+    """Steps 3 to 8, party, for both runs.
+
+    Learns: nothing.
+    """
+    holder = engine.key_holder(parameters(round_), secrets.keys[0])
+    runs = tuple(_one_run(holder, round_, secrets.seed, me, contribution, run, rng) for run in range(RUNS))
+    return CountShares(round=round_.id, sender=me, runs=runs)
+
+
+def _one_run(
+    holder: KeyHolder,
+    round_: Round,
+    seed: Secret[bytes],
+    me: str,
+    contribution: Contribution,
+    run: int,
+    rng: Randomness,
+) -> tuple[bytes, bytes, bytes, bytes]:
+    common = CommonRandomness.derive(seed, round_, run)
+    tr = party_masks(seed, round_, run, me, "tr")
+    fr = party_masks(seed, round_, run, me, "fr")
+    left, right = contribution.left.astype(np.float64), contribution.right.astype(np.float64)
+    # Steps 3 and 4: T^n = r_3(… + tr^n) and F^n = r_4(… + fr^n), the anchor P, Q with r_5 and r_6.
+    t, f = left + tr[:-1], right + fr[:-1]
+    t[:-1], t[-1] = common.r3 * t[:-1], common.r5 * t[-1]
+    f[:-1], f[-1] = common.r4 * f[:-1], common.r6 * f[-1]
+    # Step 5: DT = r_7(P + tr^N), DF = r_8(Q + fr^N).
+    dt, df = common.r7 * (left[-1:] + tr[-1:]), common.r8 * (right[-1:] + fr[-1:])
+    # Steps 6 and 7: split into S slots, shuffle.
+    t_all, f_all = split(t, f, common.split_left, round_.splits, rng)
+    return (
+        holder.encrypt(t_all[common.order]),
+        holder.encrypt(f_all[common.order]),
+        holder.encrypt(dt),
+        holder.encrypt(df),
+    )
+
+
+def split(
+    t: FloatVector, f: FloatVector, split_left: npt.NDArray[np.bool_], splits: int, rng: Randomness
+) -> tuple[FloatVector, FloatVector]:
+    """Step 6: the side that the bit names becomes S additive shares, the other is repeated S times.
+
+    >>> from fheval.secrets import SystemRandomness
+    >>> t, f = np.array([3.0, 4.0]), np.array([5.0, 6.0])
+    >>> t_all, f_all = split(t, f, np.array([True, False]), 4, SystemRandomness())
+    >>> round(float(t_all @ f_all), 3)
+    39.0
+    """
+    shares = symmetric_floats(rng, MASK_BOUND, len(t) * splits).reshape(len(t), splits)
+    shares[:, -1] = np.where(split_left, t, f) - shares[:, :-1].sum(axis=1)
+    left = np.where(split_left[:, None], shares, t[:, None])
+    right = np.where(split_left[:, None], f[:, None], shares)
+    return left.ravel(), right.ravel()
+
+
+class Aggregator:
+    """Steps 9 to 11, honestly. Learns the roster, nothing else: it sees ciphertexts only."""
+
+    def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None:
+        self.round = round_
+        self.evaluator: Evaluator = engine.evaluator(parameters(round_), setup.keys[0])
+        self.rng = rng
+        self.roster: list[str] = []
+        self.sums = [Accumulator(self.evaluator) for _ in range(RUNS)]
+
+    def receive(self, shares: CountShares) -> None:
+        """Step 9: add the ciphertexts of both runs as they arrive."""
+        from_this_round(self.round, shares.round, shares.sender, "CountShares")
+        from_a_party(self.round, shares.sender, self.roster, "CountShares")
+        if len(shares.runs) != RUNS:
+            raise RemoteProtocolError(
+                f"{shares.sender} sent {len(shares.runs)} runs instead of {RUNS}. The round was aborted.",
+                step="CountShares",
+                culprit=shares.sender,
+            )
+        for sums, ciphertexts in zip(self.sums, shares.runs, strict=True):
+            sums.add(ciphertexts)
+        self.roster.append(shares.sender)
+
+    def result(self) -> BlindedResults:
+        """Steps 10 and 11 for both runs, each with a c of its own."""
+        missing = sorted(set(self.round.parties) - set(self.roster))
+        if missing:
+            raise RemoteProtocolError(
+                f"No shares arrived from {', '.join(missing)}, without whom the masks do not cancel. "
+                "Start a new round with the parties that remain.",
+                step="CountShares",
+                culprit=missing[0],
+            )
+        self.round.require_cohort(self.roster)
+        runs = tuple(self.blind(sums.totals) for sums in self.sums)
+        return BlindedResults(round=self.round.id, roster=tuple(self.roster), runs=runs)
+
+    def blind(self, totals: Sequence[Ciphertext]) -> tuple[bytes, bytes]:
+        """Steps 10 and 11 of one run: X = c·Σ T_all·F_all and Y = c·DT·DF, everything else hidden."""
+        ev = self.evaluator
+        form = the_form(self.round)
+        t, f, dt, df = totals
+        c = draw_blinding(self.rng, blinding_exponents(ev.parameters, form.magnitude, FACTOR_BITS))
+        x = ev.slot_sum(ev.multiply(t, f), self.round.splits * form.terms)
+        y = ev.multiply(dt, df)
+        x, y = (hide(ev, ev.multiply_plain(each, sparse({0: c})), [0], self.rng) for each in (x, y))
+        return ev.dump(x), ev.dump(y)
+
+
+def party_open(engine: Engine, round_: Round, secrets: PartySecrets, results: BlindedResults) -> Outcome:
+    """Step 12 and the verification, party: solve for num/den in both runs and compare to five decimals.
+
+    Learns: the ratio, and den to within the width of c; or that the aggregator deviated. Says so to no one.
+    """
+    from_this_round(round_, results.round, AGGREGATOR, "BlindedResults")
+    if set(results.roster) != set(round_.parties) or len(results.runs) != RUNS:
+        raise VerificationFailed
+    round_.require_cohort(results.roster)
+    holder = engine.key_holder(parameters(round_), secrets.keys[0])
+    values = [tuple(float(holder.decrypt(data)[0].real) for data in run) for run in results.runs]
+    form = the_form(round_)
+    if all(_vanishes(holder.parameters, form, x, y) for x, y in values):
+        raise UndefinedMetric(
+            "The AUC is undefined: the parties together hold samples of one class only, or the aggregator answered "
+            "with nothing. Add a party that has the other class."
+        )
+    ratios = [
+        CommonRandomness.derive(secrets.seed, round_, run).ratio(x, y) if y else float("nan")
+        for run, (x, y) in enumerate(values)
+    ]
+    # Written so that a NaN fails too.
+    if not abs(ratios[0] - ratios[1]) <= TOLERANCE or not -TOLERANCE <= ratios[0] <= 1 + TOLERANCE:
+        raise VerificationFailed
+    return Outcome(
+        ratios=(sum(ratios) / RUNS,),
+        roster=results.roster,
+        verified=True,
+        soundness_bits=soundness_bits(form.terms, round_.splits),
+    )
+
+
+def _vanishes(chosen: Parameters, form: Form, x: float, y: float) -> bool:
+    """Whether both numbers are noise: with r_i ≥ 2^-2 and den ≥ 2, an honest Y is at least 2^(low − 3)."""
+    low, _ = blinding_exponents(chosen, form.magnitude, FACTOR_BITS)
+    return abs(x) < 2.0 ** (low - 4) and abs(y) < 2.0 ** (low - 4)
+
+
+def run(
+    engine: Engine,
+    round_: Round,
+    contributions: Mapping[str, Contribution],
+    rng: Randomness,
+    post: Post,
+    aggregator_type: type[Aggregator] = Aggregator,
+) -> Outcome:
+    """Play all roles, from the set-up to the verified result; only bytes pass between them."""
+    with post.working("leader"):
+        secrets, setup = leader_set_up(engine, round_, [parameters(round_)], rng)
+        setup_bytes = post.carry("leader_upload", setup)
+    with post.working("aggregator"):
+        aggregator = aggregator_type(
+            engine, round_, wire.decode(setup_bytes, PublicSetup, sender=round_.leader), rng
+        )
+    for party, contribution in contributions.items():
+        with post.working("party"):
+            shares = post.carry(
+                "party_upload", party_submit(engine, round_, secrets, party, contribution, rng)
+            )
+        with post.working("aggregator"):
+            aggregator.receive(wire.decode(shares, CountShares, sender=party))
+    with post.working("aggregator"):
+        results = post.carry("result", aggregator.result())
+    with post.working("decrypt"):
+        return party_open(engine, round_, secrets, wire.decode(results, BlindedResults, sender=AGGREGATOR))

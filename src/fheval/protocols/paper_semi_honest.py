@@ -1,0 +1,226 @@
+"""The paper's protocol for a semi-honest aggregator (section "Semi-honest Setting"), nine steps, on CKKS.
+
+Parties share a secret key that the aggregator lacks. The aggregator adds encrypted counts, computes num and den,
+blinds both by one secret factor c, and the parties decrypt c·num and c·den. Beyond the printed protocol: c is
+log-uniform over the widest range the parameters carry, every slot but the answer's is hidden, and `precision` adds
+c·δ·den to the blinded numerator, δ uniform in ±precision/2.
+
+Two packings: "paper" sends T, F, P and Q as four ciphertexts; "compact" lets P and Q ride behind T and F in two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fheval import wire
+from fheval.engines import Ciphertext, Engine, Parameters
+from fheval.engines.parameters import CKKS_PAPER
+from fheval.errors import ConfigError, RemoteProtocolError, UndefinedMetric
+from fheval.metrics.forms import Contribution, Form
+from fheval.protocols.blinded_ratio import (
+    Accumulator,
+    FloatVector,
+    blinding_exponents,
+    draw_blinding,
+    hide,
+    sparse,
+)
+from fheval.protocols.round import (
+    AGGREGATOR,
+    Outcome,
+    PartySecrets,
+    Post,
+    PublicSetup,
+    Round,
+    from_a_party,
+    from_this_round,
+    leader_set_up,
+)
+from fheval.secrets import Randomness, symmetric_floats
+from fheval.wire import Message
+
+NAME = "paper-semi-honest"
+PACKINGS = ("paper", "compact")
+
+# As printed, the result is exact up to the noise of CKKS.
+DEFAULT_PRECISION: float | None = None
+
+
+class CountShare(Message, frozen=True, kw_only=True):
+    """Step 4, party to aggregator: E(T), E(F), E(P), E(Q), or E(T, P) and E(F, Q) in compact packing."""
+
+    round: str
+    sender: str
+    ciphertexts: tuple[bytes, ...]
+
+
+class BlindedResult(Message, frozen=True, kw_only=True):
+    """Step 8, aggregator to parties: E(c·num) and E(c·den), or both in one ciphertext in compact packing."""
+
+    round: str
+    roster: tuple[str, ...]
+    ciphertexts: tuple[bytes, ...]
+
+
+def parameters(round_: Round) -> Parameters:
+    """The parameter set of the round; refuses, before anyone encrypts, what would not fit."""
+    form = the_form(round_)
+    if round_.packing not in PACKINGS:
+        raise ConfigError(f"There is no packing {round_.packing!r}. Choose one of: {', '.join(PACKINGS)}.")
+    blinding_exponents(CKKS_PAPER, form.magnitude)
+    if round_.packing == "compact":
+        CKKS_PAPER.require_slots(2 * anchor(form), "Compact packing")
+        return CKKS_PAPER.with_slot_sums(2 * anchor(form))
+    CKKS_PAPER.require_slots(form.numerator, f"{NAME} with {form.numerator + 1} decision points")
+    return CKKS_PAPER.with_slot_sums(form.numerator)
+
+
+def the_form(round_: Round) -> Form:
+    """The one ratio that a paper protocol computes a round."""
+    if len(round_.forms) != 1:
+        raise ConfigError(f"{round_.protocol} answers one evaluation a round. Use padded for several.")
+    return round_.forms[0]
+
+
+def anchor(form: Form) -> int:
+    """The slot of P and Q in compact packing: the first that a slot sum over T·F does not reach."""
+    return 1 << max(form.terms - 1, 1).bit_length()
+
+
+def party_submit(
+    engine: Engine, round_: Round, secrets: PartySecrets, me: str, contribution: Contribution
+) -> CountShare:
+    """Steps 3 and 4, party: encrypt T, F, P and Q under the shared secret key.
+
+    Learns: nothing. The counts themselves are steps 1 and 2.
+    """
+    form = the_form(round_)
+    holder = engine.key_holder(parameters(round_), secrets.keys[0])
+    left, right = contribution.left.astype(np.float64), contribution.right.astype(np.float64)
+    split = form.numerator
+    if round_.packing == "compact":
+        vectors = [_behind(left, form), _behind(right, form)]
+    else:
+        vectors = [left[:split], right[:split], left[split:], right[split:]]
+    return CountShare(round=round_.id, sender=me, ciphertexts=tuple(holder.encrypt(v) for v in vectors))
+
+
+def _behind(values: FloatVector, form: Form) -> FloatVector:
+    vector = np.zeros(anchor(form) + form.denominator)
+    vector[: form.numerator] = values[: form.numerator]
+    vector[anchor(form) :] = values[form.numerator :]
+    return vector
+
+
+class Aggregator:
+    """Steps 5 to 8. Learns the roster, nothing else: it sees ciphertexts only."""
+
+    def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None:
+        self.round = round_
+        self.evaluator = engine.evaluator(parameters(round_), setup.keys[0])
+        self.rng = rng
+        self.roster: list[str] = []
+        self.sums = Accumulator(self.evaluator)
+
+    def receive(self, share: CountShare) -> None:
+        """Steps 5 and 6: E(T) = Σ_m E(T_m), and so on, as the shares arrive."""
+        from_this_round(self.round, share.round, share.sender, "CountShare")
+        from_a_party(self.round, share.sender, self.roster, "CountShare")
+        expected = 2 if self.round.packing == "compact" else 4
+        if len(share.ciphertexts) != expected:
+            raise RemoteProtocolError(
+                f"{share.sender} sent {len(share.ciphertexts)} ciphertexts instead of {expected}. "
+                "The round was aborted.",
+                step="CountShare",
+                culprit=share.sender,
+            )
+        self.sums.add(share.ciphertexts)
+        self.roster.append(share.sender)
+
+    def result(self) -> BlindedResult:
+        """Steps 7 and 8: num = Σ T·F, den = Σ P·Q, both times c, everything else hidden."""
+        self.round.require_cohort(self.roster)
+        form = the_form(self.round)
+        c = draw_blinding(self.rng, blinding_exponents(self.evaluator.parameters, form.magnitude))
+        shift = 0.0
+        if self.round.precision is not None:
+            shift = c * float(symmetric_floats(self.rng, self.round.precision / 2, 1)[0])
+        release = self._compact if self.round.packing == "compact" else self._paper
+        ciphertexts = tuple(self.evaluator.dump(each) for each in release(form, c, shift))
+        return BlindedResult(round=self.round.id, roster=tuple(self.roster), ciphertexts=ciphertexts)
+
+    def _paper(self, form: Form, c: float, shift: float) -> list[Ciphertext]:
+        ev = self.evaluator
+        t, f, p, q = self.sums.totals
+        num = ev.slot_sum(ev.multiply(t, f), form.numerator)
+        den = ev.slot_sum(ev.multiply(p, q), form.denominator)
+        blinded_num = ev.multiply_plain(num, sparse({0: c}))
+        if shift:
+            blinded_num = ev.add(blinded_num, ev.multiply_plain(den, sparse({0: shift})))
+        return [
+            hide(ev, blinded, [0], self.rng)
+            for blinded in (blinded_num, ev.multiply_plain(den, sparse({0: c})))
+        ]
+
+    def _compact(self, form: Form, c: float, shift: float) -> list[Ciphertext]:
+        ev = self.evaluator
+        den_slot = anchor(form)
+        # Slots 0 … den_slot − 1 add up to num in slot 0, the ones behind to den in slot den_slot.
+        sums = ev.slot_sum(ev.multiply(*self.sums.totals), den_slot)
+        blinded = ev.multiply_plain(sums, sparse({0: c, den_slot: c}))
+        if shift:
+            blinded = ev.add(blinded, ev.multiply_plain(ev.rotate(sums, den_slot), sparse({0: shift})))
+        return [hide(ev, blinded, [0, den_slot], self.rng)]
+
+
+def party_open(engine: Engine, round_: Round, secrets: PartySecrets, result: BlindedResult) -> Outcome:
+    """Step 9, party: decrypt c·num and c·den and divide.
+
+    Learns: the ratio, and den to within the width of c.
+    """
+    from_this_round(round_, result.round, AGGREGATOR, "BlindedResult")
+    round_.require_cohort(result.roster)
+    form = the_form(round_)
+    holder = engine.key_holder(parameters(round_), secrets.keys[0])
+    slots = [holder.decrypt(data).real for data in result.ciphertexts]
+    if round_.packing == "compact":
+        num, den = float(slots[0][0]), float(slots[0][anchor(form)])
+    else:
+        num, den = float(slots[0][0]), float(slots[1][0])
+    low, high = blinding_exponents(holder.parameters, form.magnitude)
+    # den is an even integer: below half the smallest blinded one there is only noise.
+    if abs(den) < 2.0**low:
+        raise UndefinedMetric(
+            "The AUC is undefined: the parties together hold samples of one class only. "
+            "Add a party that has the other class."
+        )
+    return Outcome(ratios=(num / den,), roster=result.roster, hiding_bits=high - low)
+
+
+def run(
+    engine: Engine,
+    round_: Round,
+    contributions: Mapping[str, Contribution],
+    rng: Randomness,
+    post: Post,
+    aggregator_type: type[Aggregator] = Aggregator,
+) -> Outcome:
+    """Play all roles, from the set-up to the result; only bytes pass between them."""
+    with post.working("leader"):
+        secrets, setup = leader_set_up(engine, round_, [parameters(round_)], rng)
+        setup_bytes = post.carry("leader_upload", setup)
+    with post.working("aggregator"):
+        aggregator = aggregator_type(
+            engine, round_, wire.decode(setup_bytes, PublicSetup, sender=round_.leader), rng
+        )
+    for party, contribution in contributions.items():
+        with post.working("party"):
+            share = post.carry("party_upload", party_submit(engine, round_, secrets, party, contribution))
+        with post.working("aggregator"):
+            aggregator.receive(wire.decode(share, CountShare, sender=party))
+    with post.working("aggregator"):
+        result = post.carry("result", aggregator.result())
+    with post.working("decrypt"):
+        return party_open(engine, round_, secrets, wire.decode(result, BlindedResult, sender=AGGREGATOR))

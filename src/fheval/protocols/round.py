@@ -1,0 +1,178 @@
+"""What all protocols share: the round, its secrets, and what it ends with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from fractions import Fraction
+from hashlib import sha256
+from typing import Protocol
+
+import msgspec
+
+from fheval.engines import Engine, Parameters
+from fheval.errors import CohortTooSmall, ConfigError, RemoteProtocolError
+from fheval.metrics.forms import Form
+from fheval.secrets import Randomness, Secret, new_seed
+from fheval.wire import Message, encode
+
+ROUND_ID_BYTES = 16
+
+AGGREGATOR = "aggregator"
+
+# A public bound on the samples of all parties together; every protocol sizes its numbers by it.
+DEFAULT_MAX_SAMPLES = 1 << 24
+DEFAULT_MINIMUM_COHORT = 3
+DEFAULT_PRECISION = 1e-4
+
+
+class Round(Message, frozen=True, kw_only=True):
+    """The public description of one evaluation; every party sees it and binds its messages to its digest.
+
+    `precision` is the width of the release's rounding, None for an exact release. `question` is the encoded
+    request (metrics, decision points) behind the forms: opaque here, but part of the digest.
+    """
+
+    id: str
+    protocol: str
+    engine: str
+    forms: tuple[Form, ...]
+    parties: tuple[str, ...]
+    leader: str
+    precision: float | None
+    minimum_cohort: int = DEFAULT_MINIMUM_COHORT
+    max_samples: int = DEFAULT_MAX_SAMPLES
+    splits: int = 4
+    runs: int = 3
+    packing: str = "paper"
+    question: bytes = b""
+
+    def __post_init__(self) -> None:
+        if len(set(self.parties)) != len(self.parties):
+            raise ConfigError("A party is named twice in the round. Give every party its own name.")
+        if self.leader not in self.parties:
+            raise ConfigError(
+                f"The leader {self.leader!r} is not a party of the round. Pick one of the parties."
+            )
+        if self.minimum_cohort < 1:
+            raise ConfigError("The minimum cohort must be at least 1.")
+        if self.precision is not None and not 0 < self.precision < 1:
+            raise ConfigError(
+                f"A precision of {self.precision} makes no sense. Use a number such as 1e-4, or exact."
+            )
+        if not self.forms:
+            raise ConfigError("A round needs at least one evaluation.")
+
+    def digest(self) -> bytes:
+        """A hash over every field, to bind messages and derived randomness to this very round."""
+        return sha256(encode(self)).digest()
+
+    def require_cohort(self, present: Sequence[str]) -> None:
+        """Refuse to go on with fewer parties than the minimum cohort, or with strangers."""
+        strangers = sorted(set(present) - set(self.parties))
+        if strangers or len(set(present)) != len(present):
+            raise RemoteProtocolError(
+                f"The roster names unknown or repeated parties {strangers}. The round was aborted.",
+                step="roster",
+                culprit=AGGREGATOR,
+            )
+        if len(present) < self.minimum_cohort:
+            raise CohortTooSmall(
+                f"Only {len(present)} parties are present and the minimum cohort is {self.minimum_cohort}. "
+                "Wait for more parties and run a new round."
+            )
+
+
+def new_round_id(rng: Randomness) -> str:
+    """Draw the name of a round; it never repeats."""
+    return rng.draw(ROUND_ID_BYTES).hex()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartySecrets:
+    """What all parties share and the aggregator lacks: an FHE secret key per parameter set, and a seed."""
+
+    keys: tuple[Secret[bytes], ...]
+    seed: Secret[bytes]
+
+    def to_bytes(self) -> Secret[bytes]:
+        """Encode for sealing under another party's public key."""
+        return Secret(msgspec.msgpack.encode(([key.reveal() for key in self.keys], self.seed.reveal())))
+
+    @classmethod
+    def from_bytes(cls, data: Secret[bytes]) -> PartySecrets:
+        """Decode what `to_bytes` wrote."""
+        keys, seed = msgspec.msgpack.decode(data.reveal(), type=tuple[tuple[bytes, ...], bytes])
+        return cls(keys=tuple(Secret(key) for key in keys), seed=Secret(seed))
+
+
+class PublicSetup(Message, frozen=True, kw_only=True):
+    """Set-up, leader to aggregator: public and evaluation keys, one entry per parameter set."""
+
+    round: str
+    sender: str
+    keys: tuple[bytes, ...]
+
+
+def leader_set_up(
+    engine: Engine, round_: Round, parameters: Sequence[Parameters], rng: Randomness
+) -> tuple[PartySecrets, PublicSetup]:
+    """Set-up, leader: make the FHE keys and the common seed.
+
+    The secrets go to the other parties, sealed so that the aggregator cannot open them; the public part goes to
+    the aggregator.
+    """
+    keys = [engine.generate_keys(chosen) for chosen in parameters]
+    secrets = PartySecrets(keys=tuple(made.secret for made in keys), seed=new_seed(rng))
+    return secrets, PublicSetup(
+        round=round_.id, sender=round_.leader, keys=tuple(made.public for made in keys)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What the parties hold at the end of a round: one ratio per form, and what stands behind it.
+
+    `hiding_bits` is the width of the blinding that hides the size of the denominator, where the release has one.
+    """
+
+    ratios: tuple[Fraction | float, ...]
+    roster: tuple[str, ...]
+    verified: bool | None = None
+    soundness_bits: float | None = None
+    hiding_bits: int | None = None
+
+
+class Post(Protocol):
+    """How `run` hands bytes from role to role and says who is at work; the transport measures with it."""
+
+    def working(self, role: str) -> AbstractContextManager[None]:
+        """Everything inside is the work of `role`."""
+        ...
+
+    def carry(self, kind: str, message: Message) -> bytes:
+        """Turn a message into the bytes that travel, and note their size under `kind`."""
+        ...
+
+
+def from_this_round(round_: Round, message_round: str, sender: str, step: str) -> None:
+    """Refuse a message of another round."""
+    if message_round != round_.id:
+        raise RemoteProtocolError(
+            f"A message from {sender} belongs to another round. The round was aborted.",
+            step=step,
+            culprit=sender,
+        )
+
+
+def from_a_party(round_: Round, sender: str, seen: Sequence[str] | set[str], step: str) -> None:
+    """Refuse a message of a stranger, and a second one of the same party."""
+    if sender not in round_.parties:
+        raise RemoteProtocolError(
+            f"{sender} is not a party of this round. Its message was dropped.", step=step, culprit=sender
+        )
+    if sender in seen:
+        raise RemoteProtocolError(
+            f"{sender} sent the same step twice. The round was aborted.", step=step, culprit=sender
+        )

@@ -1,0 +1,1 @@
+"""How bytes travel between roles: inside one process, or over Flower."""
