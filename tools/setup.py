@@ -142,10 +142,10 @@ def find(minor: tuple[int, int]) -> Interpreter | None:
 
 def choose_main() -> Interpreter:
     """`python3` itself if it fits, else the newest Python that does."""
-    for path in on_path("python3"):
-        interpreter = describe(path, "python3 on the path")
-        if interpreter and interpreter.minor in MAIN_VERSIONS:
-            return interpreter
+    usable = filter(None, (describe(path, "python3 on the path") for path in on_path("python3")))
+    python3 = next(usable, None)
+    if python3 and python3.minor in MAIN_VERSIONS:
+        return python3
     for minor in reversed(MAIN_VERSIONS):
         interpreter = find(minor)
         if interpreter:
