@@ -1,0 +1,320 @@
+"""`fheval consortium`: make an authority, enrol members and aggregators, sign policies, list them all."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Annotated, ParamSpec, TypeVar
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fheval.errors import ConfigError, FhevalError, InputError
+from fheval.keys.aggregator_kit import SERVER_KEY
+from fheval.keys.authority import Authority, create_authority, import_authority, load_authority
+from fheval.keys.enrolment import (
+    REQUEST,
+    accept_reply,
+    answer_request,
+    enrol_aggregator,
+    enrol_with_new_keys,
+    make_request,
+    request_fingerprint,
+)
+from fheval.keys.files import read_public, replace_public
+from fheval.keys.overview import Overview, overview
+from fheval.keys.policy import EXACT, PROTOCOLS, Rules
+from fheval.keys.updating import install_policy, update_local_kits
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Run a consortium: its authority, the kits of members and aggregator, and the signed policy.",
+    epilog="Start with: fheval consortium init ./authority --name 'Sepsis study'",
+)
+
+Directory = Annotated[Path, typer.Argument(help="The authority's directory.", show_default=False)]
+KitDirectory = Annotated[Path, typer.Argument(help="The kit's directory.", show_default=False)]
+Days = Annotated[int, typer.Option("--valid-days", min=1, max=3650, help="Days until it expires.")]
+
+
+def _reporting(command: Callable[P, R]) -> Callable[P, R]:
+    """Turn errors into one sentence on standard error and the exit status of the contract."""
+
+    @functools.wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except FhevalError as error:
+            typer.echo(str(error), err=True)
+            raise typer.Exit(2 if isinstance(error, ConfigError | InputError) else 1) from error
+        except OSError as error:
+            typer.echo(f"{error.filename}: {error.strerror}. Check the path and its owner.", err=True)
+            raise typer.Exit(2) from error
+
+    return wrapped
+
+
+@app.command(epilog="Example: fheval consortium init ./authority --name 'Sepsis study'")
+@_reporting
+def init(
+    directory: Directory,
+    name: Annotated[str, typer.Option(help="The consortium's name.", show_default=False)],
+    ca_cert: Annotated[
+        Path | None,
+        typer.Option(help="Bring an X.509 authority along: its certificate, then its parents, in PEM."),
+    ] = None,
+    ca_key: Annotated[
+        Path | None,
+        typer.Option(help="Its private key; without it, certificates are issued elsewhere from CSRs."),
+    ] = None,
+) -> None:
+    """Make the consortium's authority in a new directory, or bring one along."""
+    if ca_key is not None and ca_cert is None:
+        raise ConfigError("--ca-key needs --ca-cert. Give the certificate that belongs to the key.")
+    if ca_cert is None:
+        authority = create_authority(directory, name, now=_now())
+    else:
+        authority = import_authority(directory, name, certificate=ca_cert, key=ca_key, now=_now())
+    typer.echo(f"The authority of {name} is in {directory}: keep it safe, and keep a backup.")
+    typer.echo(f"Its fingerprint, for members to compare: {authority.anchor.fingerprint()}")
+    typer.echo(f"Next: fheval consortium enroll {directory} MEMBER, once for each member")
+
+
+@app.command(
+    epilog="Examples: fheval consortium enroll ./authority hospital-a  ·  "
+    "fheval consortium enroll ./authority hospital-b --request request.fhev --out reply.fhev  ·  "
+    "fheval consortium enroll ./authority hub --aggregator hub.example.org --aggregator 192.0.2.7"
+)
+@_reporting
+def enroll(
+    directory: Directory,
+    member: Annotated[str, typer.Argument(help="Name of the member or aggregator.", show_default=False)],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where the kit (with --request: the reply) goes; otherwise DIRECTORY/kits/MEMBER."),
+    ] = None,
+    aggregator: Annotated[
+        list[str] | None,
+        typer.Option(help="Make the aggregator's kit, for this host name or IP address; repeat for more."),
+    ] = None,
+    request: Annotated[
+        Path | None, typer.Option(help="The member's request: its private keys stay with the member.")
+    ] = None,
+    certificate: Annotated[Path | None, typer.Option(help="A certificate that was issued elsewhere, in PEM.")] = None,
+    renew: Annotated[bool, typer.Option("--renew", help="Replace the member's keys and certificate.")] = False,
+    valid_days: Days = 365,
+) -> None:
+    """Enrol a member, or make the aggregator's kit."""
+    authority = load_authority(directory)
+    pem = None if certificate is None else read_public(certificate)
+    if aggregator:
+        if request is not None or renew:
+            raise ConfigError("--aggregator goes with neither --request nor --renew. Leave them out.")
+        _enroll_aggregator(authority, member, aggregator, out, pem, valid_days)
+    elif request is not None:
+        _enroll_request(authority, member, read_public(request), out, pem, renew, valid_days)
+    elif pem is not None:
+        raise ConfigError("--certificate needs the member's --request. Ask the member for it.")
+    else:
+        place = out or authority.kits_directory() / member
+        enrol_with_new_keys(authority, member, place, renew=renew, now=_now(), days=valid_days)
+        typer.echo(f"The kit of {member} is in {place}. It holds private keys: hand it over safely, keep no copy.")
+    if not aggregator:
+        typer.echo(f"Next, when all are enrolled: fheval consortium policy {directory}")
+
+
+def _enroll_aggregator(
+    authority: Authority, name: str, hosts: list[str], out: Path | None, pem: bytes | None, days: int
+) -> None:
+    place = out or authority.kits_directory() / name
+    enrol_aggregator(authority, name, hosts, place, certificate_pem=pem, now=_now(), days=days)
+    typer.echo(f"The kit of the aggregator {name} is in {place}, for {', '.join(hosts)}.")
+    if pem is not None:
+        typer.echo(f"Put the certificate's private key there as {SERVER_KEY}, with mode 0600.")
+
+
+def _enroll_request(
+    authority: Authority,
+    name: str,
+    request: bytes,
+    out: Path | None,
+    pem: bytes | None,
+    renew: bool,
+    days: int,
+) -> None:
+    if out is None:
+        raise ConfigError("--request needs --out FILE. Say where the reply for the member goes.")
+    if out.exists():
+        raise ConfigError(f"{out} already exists. Name another file.")
+    reply = answer_request(authority, name, request, certificate_pem=pem, renew=renew, now=_now(), days=days)
+    replace_public(out, reply)
+    typer.echo(f"{name} is enrolled. Compare the request's fingerprint: {request_fingerprint(request)}")
+    typer.echo(f"Send {out} to {name}, who runs: fheval consortium accept KIT {out.name}")
+    typer.echo(f"The authority's fingerprint, for {name} to compare: {authority.anchor.fingerprint()}")
+
+
+@app.command(epilog="Example: fheval consortium request ./kit hospital-b")
+@_reporting
+def request(
+    kit_directory: KitDirectory,
+    member: Annotated[str, typer.Argument(help="The member's name.", show_default=False)],
+) -> None:
+    """As a member: make private keys that never leave this machine, and a request for the authority."""
+    digest = make_request(kit_directory, member)
+    typer.echo(f"The keys of {member} are in {kit_directory}. Send {kit_directory / REQUEST} to the authority.")
+    typer.echo(f"Its fingerprint, for the authority to compare: {digest}")
+
+
+@app.command(epilog="Example: fheval consortium accept ./kit reply.fhev --authority 12ab-34cd-…")
+@_reporting
+def accept(
+    kit_directory: KitDirectory,
+    reply: Annotated[Path, typer.Argument(help="The authority's reply.", show_default=False)],
+    authority: Annotated[
+        str | None, typer.Option(help="The authority's fingerprint, as you heard it from its operator.")
+    ] = None,
+) -> None:
+    """As a member: complete the kit with the authority's reply to the request."""
+    anchor = accept_reply(kit_directory, read_public(reply), expected_anchor=authority, now=_now())
+    typer.echo(f"The kit {kit_directory} has its certificate.")
+    if authority is None:
+        typer.echo(f"Compare the authority's fingerprint with its operator: {anchor.fingerprint()}")
+
+
+@app.command(epilog="Example: fheval consortium update ./kit policy.fhev")
+@_reporting
+def update(
+    kit_directory: KitDirectory,
+    policy_file: Annotated[Path, typer.Argument(help="The signed policy.", show_default=False)],
+) -> None:
+    """As a member or aggregator: put a newer signed policy into the kit."""
+    installed = install_policy(kit_directory, read_public(policy_file), now=_now())
+    typer.echo(f"The kit {kit_directory} has policy version {installed.version}.")
+
+
+def _precision(text: str) -> float:
+    if text == "exact":
+        return EXACT
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither a number nor 'exact'.") from None
+
+
+@app.command(
+    epilog="Examples: fheval consortium policy ./authority --protocol padded --finest-precision 1e-4  ·  "
+    "fheval consortium policy ./authority --remove hospital-c"
+)
+@_reporting
+def policy(
+    directory: Directory,
+    minimum_cohort: Annotated[int | None, typer.Option(help="Fewest parties of a round; at first 3.")] = None,
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(help=f"An allowed protocol; repeat for more: {', '.join(PROTOCOLS)}; at first the padded ones."),
+    ] = None,
+    finest_precision: Annotated[
+        float | None,
+        typer.Option(
+            parser=_precision,
+            metavar="P|exact",
+            help="Finest release; at first 1e-4. padded-verified needs exact.",
+        ),
+    ] = None,
+    most_decision_points: Annotated[
+        int | None, typer.Option(help="Most decision points of a round; at first 1000.")
+    ] = None,
+    releases_per_data_set: Annotated[
+        int | None, typer.Option(help="Most releases from one data set; at first 10.")
+    ] = None,
+    minimum_group_size: Annotated[
+        int | None, typer.Option(help="Smallest group that anything is released about; at first 20.")
+    ] = None,
+    allow_curves: Annotated[
+        bool | None, typer.Option("--allow-curves/--no-curves", help="May curves be released? At first no.")
+    ] = None,
+    remove: Annotated[list[str] | None, typer.Option(help="Remove this member; repeat for more.")] = None,
+    valid_days: Days = 365,
+) -> None:
+    """Sign the next version of the policy, with every enrolled member.
+
+    A rule that is not given stays as it was in the current version.
+    """
+    authority = load_authority(directory)
+    current = authority.policy()
+    given = {
+        "minimum_cohort": minimum_cohort,
+        "protocols": tuple(protocol) if protocol else None,
+        "finest_precision": finest_precision,
+        "most_decision_points": most_decision_points,
+        "releases_per_data_set": releases_per_data_set,
+        "minimum_group_size": minimum_group_size,
+        "allow_curves": allow_curves,
+    }
+    rules = msgspec.structs.replace(
+        Rules() if current is None else current.rules,
+        **{rule: value for rule, value in given.items() if value is not None},
+    )
+    signed = authority.sign_next_policy(rules, now=_now(), days=valid_days, remove=remove or [])
+    names = ", ".join(record.name for record in signed.members)
+    typer.echo(f"Signed policy version {signed.version} of {signed.consortium} for {names}.")
+    if update_local_kits(authority, now=_now()):
+        typer.echo(f"The kits under {authority.kits_directory()} have it already.")
+    typer.echo(f"Send {directory / 'policy.fhev'} to every other member and aggregator, who run:")
+    typer.echo("fheval consortium update KIT policy.fhev")
+
+
+@app.command("list", epilog="Example: fheval consortium list ./authority --json -")
+@_reporting
+def list_(
+    directory: Directory,
+    json_file: Annotated[
+        str | None,
+        typer.Option("--json", metavar="FILE|-", help="Write JSON to a file, or to standard output."),
+    ] = None,
+) -> None:
+    """Show the members, the aggregators and the current policy."""
+    found = overview(load_authority(directory), now=_now())
+    if json_file is None:
+        _show(found)
+    elif json_file == "-":
+        typer.echo(found.as_json())
+    else:
+        replace_public(Path(json_file), found.as_json() + b"\n")
+
+
+def _show(found: Overview) -> None:
+    console = Console()
+    console.print(f"{found.consortium}, authority {found.authority}", markup=False, highlight=False)
+    if found.policy is None:
+        console.print("No policy has been signed yet.")
+    else:
+        rules = Table("policy", str(found.policy["version"]), title=None)
+        for rule, value in found.policy.items():
+            if rule not in {"version", "members"}:
+                rules.add_row(rule.replace("_", " "), _shown(value))
+        console.print(rules)
+    table = Table("name", "role", "certificate", "valid until", "in policy")
+    for entry in found.entries:
+        in_policy = "" if entry.role == "aggregator" else _shown(entry.in_policy)
+        table.add_row(entry.name, entry.role, entry.state, entry.not_after, in_policy)
+    console.print(table)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return "exact" if value == EXACT else f"{value:g}"
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)

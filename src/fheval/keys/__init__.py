@@ -1,0 +1,37 @@
+"""Keys and identities of a consortium: authority, kits, signed policy, signatures, key bundles.
+
+The parts that the rest of fheval uses; `README.md` beside this file says how they fit together.
+"""
+
+from __future__ import annotations
+
+from fheval.keys.aggregator_kit import AggregatorKit, load_aggregator_kit
+from fheval.keys.bundle import BundleContext, bundle_id, open_bundle, seal_bundle
+from fheval.keys.identity import Identity, sign, verify
+from fheval.keys.kit import Kit, load_kit, supernode_files
+from fheval.keys.policy import EXACT, Policy, Roster, RoundTerms, Rules
+from fheval.keys.records import MemberRecord, TrustAnchor
+from fheval.keys.updating import install_policy
+
+__all__ = [
+    "EXACT",
+    "AggregatorKit",
+    "BundleContext",
+    "Identity",
+    "Kit",
+    "MemberRecord",
+    "Policy",
+    "Roster",
+    "RoundTerms",
+    "Rules",
+    "TrustAnchor",
+    "bundle_id",
+    "install_policy",
+    "load_aggregator_kit",
+    "load_kit",
+    "open_bundle",
+    "seal_bundle",
+    "sign",
+    "supernode_files",
+    "verify",
+]

@@ -1,0 +1,174 @@
+"""Reading X.509 certificates, and refusing by name those that a consortium must not accept.
+
+A certificate is accepted when the authority's key signed it, both are valid now, and it says what it is
+used for. There are no chains and no revocation lists: the authority's certificate is the direct issuer, and
+a member is removed by a policy that no longer lists it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import pairwise
+from typing import TypeVar
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
+from cryptography.x509.oid import NameOID
+
+from fheval.errors import ConfigError
+from fheval.secrets import Secret
+
+AuthorityKey = ed25519.Ed25519PrivateKey | ed448.Ed448PrivateKey | ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+E = TypeVar("E", bound=x509.ExtensionType)
+
+_DNS_NAME = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)(\.(?!-)[a-z0-9-]{1,63}(?<!-))*", re.IGNORECASE)
+
+
+def host_name(host: str) -> x509.DNSName | x509.IPAddress:
+    """Read an IP address or a DNS name as it stands in a certificate."""
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        pass
+    if len(host) > 253 or not _DNS_NAME.fullmatch(host):
+        raise ConfigError(
+            f"{host!r} is neither an IP address nor a host name. "
+            "Write for instance 127.0.0.1 or evaluation.example.org."
+        )
+    return x509.DNSName(host.lower())
+
+
+def read_certificates(pem: bytes, source: str) -> list[x509.Certificate]:
+    """Read the certificates of a PEM file, the authority's own first."""
+    try:
+        return x509.load_pem_x509_certificates(pem)
+    except ValueError as error:
+        raise ConfigError(f"{source} holds no certificate in PEM format ({error}). Check the file.") from None
+
+
+def read_authority_key(pem: Secret[bytes], source: str) -> Secret[AuthorityKey]:
+    """Read the private key of an authority that was brought along."""
+    try:
+        key = serialization.load_pem_private_key(pem.reveal(), password=None)
+    except TypeError:
+        raise ConfigError(
+            f"The key in {source} is encrypted. Give a decrypted copy (openssl pkey -in OLD -out NEW), "
+            "and delete the copy afterwards."
+        ) from None
+    except (ValueError, UnsupportedAlgorithm):
+        raise ConfigError(f"{source} holds no private key in PEM format. Check the file.") from None
+    if not isinstance(key, AuthorityKey):
+        raise ConfigError(f"The key in {source} cannot sign certificates. Use an Ed25519, ECDSA or RSA key.")
+    return Secret(key)
+
+
+def check_authority(certificates: Sequence[x509.Certificate], *, now: datetime) -> None:
+    """Refuse a certificate that is not a valid authority's; its parents may follow it, in order."""
+    authority = certificates[0]
+    name = common_name(authority)
+    check_dates(authority, now=now)
+    constraints = extension(authority, x509.BasicConstraints)
+    if constraints is None or not constraints.ca:
+        raise ConfigError(
+            f"The certificate of {name} is not an authority's. Give the certificate that issues to members."
+        )
+    usage = extension(authority, x509.KeyUsage)
+    if usage is not None and not usage.key_cert_sign:
+        raise ConfigError(f"The authority {name} may not sign certificates. Use one whose key usage allows it.")
+    for issued, issuer in pairwise(certificates):
+        check_issuer(issued, issuer)
+
+
+def check_key_belongs(certificate: x509.Certificate, key: Secret[AuthorityKey]) -> None:
+    """Refuse a private key that is not the certificate's."""
+    if public_bytes(key.reveal().public_key()) != public_bytes(certificate.public_key()):
+        raise ConfigError(
+            f"The private key does not belong to the certificate of {common_name(certificate)}. Give the matching pair."
+        )
+
+
+def check_issuer(certificate: x509.Certificate, authority: x509.Certificate) -> None:
+    """Refuse a certificate that the authority did not issue."""
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        raise ConfigError(
+            f"The certificate of {common_name(certificate)} is foreign: "
+            f"{common_name(authority)} did not issue it. "
+            "Get one from the consortium's authority."
+        ) from None
+
+
+def check_dates(certificate: x509.Certificate, *, now: datetime) -> None:
+    """Refuse a certificate that has expired or is not valid yet."""
+    name = common_name(certificate)
+    if now > certificate.not_valid_after_utc:
+        raise ConfigError(
+            f"The certificate of {name} expired on {certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC. "
+            "Ask the consortium's authority for a new one."
+        )
+    if now < certificate.not_valid_before_utc:
+        raise ConfigError(
+            f"The certificate of {name} is not valid before "
+            f"{certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC. Check this machine's clock."
+        )
+
+
+def check_member_use(certificate: x509.Certificate, name: str) -> None:
+    """Refuse a certificate that is not this member's, or not one for signing messages with Ed25519."""
+    if common_name(certificate) != name:
+        raise ConfigError(
+            f"The certificate is for {common_name(certificate)}, not for {name}. Use the member's own certificate."
+        )
+    if not isinstance(certificate.public_key(), ed25519.Ed25519PublicKey):
+        raise ConfigError(f"The certificate of {name} has no Ed25519 key. Issue one from the member's request.")
+    constraints = extension(certificate, x509.BasicConstraints)
+    if constraints is not None and constraints.ca:
+        raise ConfigError(f"The certificate of {name} is an authority's. A member needs one that cannot issue.")
+    usage = extension(certificate, x509.KeyUsage)
+    if usage is not None and not usage.digital_signature:
+        raise ConfigError(f"The certificate of {name} may not sign messages. Issue one for digital signatures.")
+
+
+def check_server_use(certificate: x509.Certificate, hosts: Sequence[str]) -> None:
+    """Refuse a TLS certificate that does not cover every host."""
+    names = extension(certificate, x509.SubjectAlternativeName) or ()
+    missing = [host for host in hosts if host_name(host) not in list(names)]
+    if missing:
+        raise ConfigError(
+            f"The certificate of {common_name(certificate)} does not cover {', '.join(missing)}. "
+            "Issue one with these subject alternative names."
+        )
+
+
+def common_name(certificate: x509.Certificate | x509.CertificateSigningRequest) -> str:
+    """Give the name in the certificate's subject."""
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if names else "(unnamed)"
+
+
+def fingerprint(certificate: x509.Certificate) -> bytes:
+    """Give the SHA-256 digest of the whole certificate."""
+    return certificate.fingerprint(hashes.SHA256())
+
+
+def public_bytes(key: object) -> bytes:
+    """Give the standard encoding (SubjectPublicKeyInfo) of any public key."""
+    encode = getattr(key, "public_bytes", None)
+    if encode is None:
+        raise TypeError("Not a public key.")
+    encoded: bytes = encode(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return encoded
+
+
+def extension(certificate: x509.Certificate, kind: type[E]) -> E | None:
+    """Give an extension of the certificate if it has one of this kind."""
+    try:
+        return certificate.extensions.get_extension_for_class(kind).value
+    except x509.ExtensionNotFound:
+        return None
