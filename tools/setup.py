@@ -278,9 +278,7 @@ def make_openfhe() -> None:
 
 def main() -> int:
     """Make both environments, or with --main-only the first."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--main-only", action="store_true", help="make .venv and leave .venv-openfhe alone")
     options = parser.parse_args()
     with (ROOT / "pyproject.toml").open() as guard:

@@ -92,8 +92,7 @@ def _aliases(module: Module) -> dict[str, str]:
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
             found |= {
-                a.asname or a.name.split(".")[0]: a.name if a.asname else a.name.split(".")[0]
-                for a in node.names
+                a.asname or a.name.split(".")[0]: a.name if a.asname else a.name.split(".")[0] for a in node.names
             }
         elif isinstance(node, ast.ImportFrom):
             found |= {a.asname or a.name: f"{_origin(module, node)}.{a.name}" for a in node.names}

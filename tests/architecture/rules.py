@@ -14,6 +14,7 @@ LAYERS = (
     {"counting", "metrics", "engines"},
     {"protocols"},
     {"transports", "keys"},
+    {"evaluation"},
     {"experiments", "report", "baselines"},
     {PACKAGE},
     {"cli", "__main__"},
