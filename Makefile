@@ -9,8 +9,8 @@ PYTEST_OPTIONS ?= -n 2
 ENGINE_SUITES := $(wildcard $(addprefix tests/,conformance adversary secrecy protocols e2e) \
   $(addprefix src/fheval/,engines protocols))
 
-# pytest already runs a process per core; the FHE libraries must not multiply that.
-export OMP_NUM_THREADS := 1
+# pytest already runs a process per core, and figures are stated for one thread.
+test e2e slow bench: export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-main demo test lint bench e2e slow lock clean
@@ -25,7 +25,7 @@ setup-main:
 	@$(BOOTSTRAP) tools/setup.py --main-only
 
 demo: setup-main ## five hospitals, one private AUC, the pooled truth beside it
-	@OMP_NUM_THREADS= .venv/bin/fheval demo
+	@.venv/bin/fheval demo
 
 test: setup ## the whole suite in .venv, then the engine, protocol and end-to-end suites in .venv-openfhe
 	$(PYTHON) -m pytest $(PYTEST_OPTIONS) -m "not slow"

@@ -172,6 +172,8 @@ def why_not(python: str, module: str) -> str | None:
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     if answer.returncode == 0:
         return None
+    if f"No module named '{module}'" in answer.stderr:
+        return "the lock has no build of it for this Python and system"
     lines = answer.stderr.strip().splitlines()
     return lines[-1] if lines else f"the import ended with status {answer.returncode}"
 
