@@ -25,20 +25,20 @@ class Block:
     first_line: int
 
 
-def read_blocks(path: Path, *, quotes: bool, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+def read_blocks(path: Path, *, quotes: bool) -> Iterator[Block]:
     """Read a file block by block; blank lines at its end are dropped, others are kept.
 
     With `quotes`, a line break between double quotes does not end a record.
     """
     line = 1
-    for data in _whole_records(path, quotes, block_bytes):
+    for data in _whole_records(path, quotes):
         yield Block(data, line)
         line += data.count(b"\n")
 
 
-def _whole_records(path: Path, quotes: bool, block_bytes: int) -> Iterator[bytes]:
+def _whole_records(path: Path, quotes: bool) -> Iterator[bytes]:
     with path.open("rb") as file:
-        pending = file.read(block_bytes).removeprefix(_BYTE_ORDER_MARK)
+        pending = file.read(BLOCK_BYTES).removeprefix(_BYTE_ORDER_MARK)
         fresh = pending
         while fresh:
             end = _end_of_records(pending, quotes)
@@ -47,10 +47,9 @@ def _whole_records(path: Path, quotes: bool, block_bytes: int) -> Iterator[bytes
                 pending = pending[end:]
             if len(pending) > RECORD_LIMIT:
                 raise InputError(
-                    f"{path}: a row is longer than {RECORD_LIMIT >> 20} MiB. "
-                    "Check for a quote that is never closed."
+                    f"{path}: a row is longer than {RECORD_LIMIT >> 20} MiB. Check for a quote that is never closed."
                 )
-            fresh = file.read(block_bytes)
+            fresh = file.read(BLOCK_BYTES)
             pending += fresh
     if pending.strip():
         yield pending

@@ -65,9 +65,7 @@ class Chunk:
         where = self.scores_from.at(self.first_row + index, self._line(index))
         score = float(self.scores[index])
         if not np.isfinite(score):
-            return InputError(
-                f"{where}: the score {score} is not a finite number. Correct it or leave the row out."
-            )
+            return InputError(f"{where}: the score {score} is not a finite number. Correct it or leave the row out.")
         return InputError(
             f"{where}: the score {score} is outside [0, 1]. "
             "Give probabilities, say that the scores are logits, or use explicit decision points."
@@ -100,9 +98,7 @@ def numeric_array(values: ArrayLike, place: Place) -> NDArray[Any]:
     try:
         array = np.asarray(values)
     except ValueError as error:
-        raise InputError(
-            f"{name}: not an array of numbers ({error}). Give one number for each row."
-        ) from error
+        raise InputError(f"{name}: not an array of numbers ({error}). Give one number for each row.") from error
     if array.ndim != 1:
         raise InputError(f"{name}: has {array.ndim} dimensions. Give a one-dimensional array.")
     if array.dtype.kind not in "biuf" and array.size:

@@ -23,9 +23,7 @@ def choose_columns(
     label = _choose(file, names, label_column, LABEL_NAMES, "label")
     score = _choose(file, names, score_column, SCORE_NAMES, "score")
     if label == score:
-        raise InputError(
-            f"{file}: column {names[label]!r} was named for both labels and scores. Name two columns."
-        )
+        raise InputError(f"{file}: column {names[label]!r} was named for both labels and scores. Name two columns.")
     return label, score
 
 

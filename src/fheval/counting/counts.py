@@ -131,9 +131,7 @@ class Counts:
         return f"<Counts at {self.grid}>"
 
 
-def count_chunks(
-    chunks: Iterable[Chunk], decision_points: int | Grid = 1000, *, source: str = "The data"
-) -> Counts:
+def count_chunks(chunks: Iterable[Chunk], decision_points: int | Grid = 1000, *, source: str = "The data") -> Counts:
     """Count chunks one at a time; no more than one is held. `source` names them all if there are no rows."""
     tally = Tally(as_grid(decision_points))
     rows = 0

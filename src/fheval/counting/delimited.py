@@ -110,9 +110,7 @@ def _split_header(path: Path, block: Block) -> tuple[list[str], str, Block]:
         separator = max(_CSV_SEPARATORS, key=header.count)
         names = next(csv.reader(io.StringIO(header, newline=""), delimiter=separator), [])
     except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(
-            f"{path}: the header cannot be read ({error}). Save the file as CSV in UTF-8."
-        ) from error
+        raise InputError(f"{path}: the header cannot be read ({error}). Save the file as CSV in UTF-8.") from error
     lines = block.data.count(b"\n", 0, end)
     return [name.strip() for name in names], separator, Block(block.data[end:], block.first_line + lines)
 
@@ -199,17 +197,13 @@ def _first_line(block: Block, rows: int) -> int | None:
 def _malformed(table: Table, block: Block, first_row: int, error: pl.exceptions.PolarsError) -> InputError:
     """Name the row that has too many fields, or else the stretch that Polars could not read."""
     text = io.StringIO(block.data.decode("utf-8", errors="replace"), newline="")
-    records = csv.reader(
-        text, delimiter=table.separator, quoting=csv.QUOTE_MINIMAL if table.quotes else csv.QUOTE_NONE
-    )
+    records = csv.reader(text, delimiter=table.separator, quoting=csv.QUOTE_MINIMAL if table.quotes else csv.QUOTE_NONE)
     row = 0
     try:
         for row, record in enumerate(records):
             if len(record) > table.width:
                 where = Place(table.file).at(first_row + row, block.first_line + records.line_num - 1)
-                fields = (
-                    f"{len(record)} values where {table.width} {'is' if table.width == 1 else 'are'} expected"
-                )
+                fields = f"{len(record)} values where {table.width} {'is' if table.width == 1 else 'are'} expected"
                 return InputError(f"{where}: there are {fields}. Correct the row or leave it out.")
     except csv.Error as csv_error:
         where = Place(table.file).at(first_row + row, block.first_line + records.line_num - 1)

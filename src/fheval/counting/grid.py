@@ -62,9 +62,7 @@ class Grid(msgspec.Struct, frozen=True, cache_hash=True, array_like=True, forbid
         if self.kind == "explicit":
             _check_listed(self)
         elif self.listed or self.scores == "any":
-            raise GridError(
-                f"A grid of kind {self.kind} has no list of points. Use Grid.explicit for a list."
-            )
+            raise GridError(f"A grid of kind {self.kind} has no list of points. Use Grid.explicit for a list.")
 
     @classmethod
     def even(cls, n: int, *, scores: Literal["probability", "logit"] = "probability") -> Grid:

@@ -102,9 +102,7 @@ def _layout(path: Path) -> Layout:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError, EOFError, SyntaxError) as error:
-        raise InputError(
-            f"{path}: cannot be read as NPY ({error}). Save a numeric array with numpy.save."
-        ) from error
+        raise InputError(f"{path}: cannot be read as NPY ({error}). Save a numeric array with numpy.save.") from error
     if not isinstance(array, np.memmap):
         raise InputError(f"{path}: is not a plain NPY array. Save a numeric array with numpy.save.")
     by_columns = bool(array.flags.f_contiguous and not array.flags.c_contiguous)

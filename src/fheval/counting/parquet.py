@@ -13,7 +13,7 @@ from fheval.counting.chunks import Chunk, Place
 from fheval.counting.columns import choose_columns
 from fheval.errors import InputError
 
-# Two million rows of two 8-byte columns are 32 MB; measured peak for 10⁸ rows: 0.2 to 0.35 GB, and 0.9 GB in the
+# Two million rows of two 8-byte columns are 32 MB; measured peak for 10⁸ rows: 0.2 to 0.35 GB, 0.9 GB in the
 # worst case, a file that is one row group.
 SLICE_ROWS = 2_000_000
 
@@ -27,9 +27,7 @@ _PLAIN = (
 _UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 
 
-def parquet_chunks(
-    path: Path, label_column: str | None, score_column: str | None, *, slice_rows: int = SLICE_ROWS
-) -> Iterator[Chunk]:
+def parquet_chunks(path: Path, label_column: str | None, score_column: str | None) -> Iterator[Chunk]:
     """Read the two columns of a Parquet file slice by slice.
 
     Slices and not Polars' streaming batches: those hold a whole row group, and a file may be just one.
@@ -44,14 +42,12 @@ def parquet_chunks(
     names = schema.names()
     places = [Place(file, names[i]) for i in choose_columns(file, names, label_column, score_column)]
     wanted = table.select([_numeric(place, schema[str(place.column)]) for place in places])
-    for first_row in range(0, rows, slice_rows):
+    for first_row in range(0, rows, SLICE_ROWS):
         try:
-            frame = wanted.slice(first_row, slice_rows).collect()
+            frame = wanted.slice(first_row, SLICE_ROWS).collect()
         except _UNREADABLE as error:
             raise _unreadable(file, error) from error
-        labels, scores = (
-            _array(series, place, first_row) for series, place in zip(frame, places, strict=True)
-        )
+        labels, scores = (_array(series, place, first_row) for series, place in zip(frame, places, strict=True))
         yield Chunk(labels, scores, first_row, labels_from=places[0], scores_from=places[1])
 
 
@@ -70,9 +66,7 @@ def _numeric(place: Place, dtype: pl.DataType) -> pl.Expr:
 def _array(series: pl.Series, place: Place, first_row: int) -> NDArray[Any]:
     if series.null_count():
         row = int(series.is_null().arg_max() or 0)
-        raise InputError(
-            f"{place.at(first_row + row)}: the value is missing. Correct it or leave the row out."
-        )
+        raise InputError(f"{place.at(first_row + row)}: the value is missing. Correct it or leave the row out.")
     return series.to_numpy()
 
 

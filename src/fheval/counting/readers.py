@@ -63,17 +63,13 @@ def read_arrays(
     return _gather(chunks, decision_points, str(path))
 
 
-def read_pair(
-    labels_path: FilePath, scores_path: FilePath, decision_points: int | Grid | None = None
-) -> Arrays:
+def read_pair(labels_path: FilePath, scores_path: FilePath, decision_points: int | Grid | None = None) -> Arrays:
     """Read a pair of files into checked arrays; scores as for `read_arrays`."""
     chunks = read_pair_chunks(labels_path, scores_path)
     return _gather(chunks, decision_points, _both(labels_path, scores_path))
 
 
-def read_chunks(
-    path: FilePath, *, label_column: str | None = None, score_column: str | None = None
-) -> Iterator[Chunk]:
+def read_chunks(path: FilePath, *, label_column: str | None = None, score_column: str | None = None) -> Iterator[Chunk]:
     """Iterate over the rows of a file in chunks of bounded size, unchecked but for their form."""
     file = _existing(path)
     ending = file.suffix.lower()
@@ -98,9 +94,7 @@ def read_pair_chunks(labels_path: FilePath, scores_path: FilePath) -> Iterator[C
     return _side_by_side(labels, scores, places, in_lines)
 
 
-def _side_by_side(
-    labels: _Stream, scores: _Stream, places: tuple[Place, Place], in_lines: bool
-) -> Iterator[Chunk]:
+def _side_by_side(labels: _Stream, scores: _Stream, places: tuple[Place, Place], in_lines: bool) -> Iterator[Chunk]:
     row = 0
     while rows := min(labels.ready(), scores.ready()):
         yield Chunk(labels.take(rows), scores.take(rows), row, row + 1 if in_lines else None, *places)
@@ -156,9 +150,7 @@ def _gather(chunks: Iterable[Chunk], decision_points: int | Grid | None, source:
     checked = [_checked(chunk, grid) for chunk in chunks]
     if not sum(len(labels) for labels, _ in checked):
         raise InputError(f"{source}: there are no rows. Give at least one label and score.")
-    return np.concatenate([labels for labels, _ in checked]), np.concatenate(
-        [scores for _, scores in checked]
-    )
+    return np.concatenate([labels for labels, _ in checked]), np.concatenate([scores for _, scores in checked])
 
 
 def _checked(chunk: Chunk, grid: Grid) -> Arrays:
@@ -179,9 +171,7 @@ def _existing(path: FilePath) -> Path:
             return file
     except OSError as error:
         reason = error.strerror or str(error)
-        raise InputError(
-            f"{file}: cannot be opened ({reason}). Check the path and its permissions."
-        ) from error
+        raise InputError(f"{file}: cannot be opened ({reason}). Check the path and its permissions.") from error
 
 
 def _both(labels_path: FilePath, scores_path: FilePath) -> str:
