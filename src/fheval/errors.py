@@ -64,6 +64,13 @@ class PrecisionError(EngineError):
 class UndefinedMetric(FhevalError):  # noqa: N818
     """The metric has no value on this data, for instance an AUC with one class only."""
 
+    def __init__(
+        self,
+        message: str = "The metric is undefined: its denominator over all parties is zero, as for an AUC with samples "
+        "of one class only. Add a party that has the other class.",
+    ) -> None:
+        super().__init__(message)
+
 
 class CohortTooSmall(FhevalError):  # noqa: N818
     """Fewer parties than the minimum cohort: releasing a result would say too much about each."""

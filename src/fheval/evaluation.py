@@ -86,10 +86,7 @@ def evaluate(
     """
     grid = as_grid(decision_points)
     chosen = engine if isinstance(engine, Engine) else load_engine(engine)
-    if precision is None:
-        released = default_precision(protocol)
-    else:
-        released = None if precision == "exact" else float(precision)
+    released = default_precision(protocol) if precision is None else _width(precision)
     if len(parties) < minimum_cohort:
         raise CohortTooSmall(
             f"There are {len(parties)} parties and the minimum cohort is {minimum_cohort}: a result would say too "
@@ -116,9 +113,13 @@ def evaluate(
         packing=packing,
         question=grid.to_bytes(),
     )
-    contributions = {name: auc_contribution(each) for name, each in zip(names, counts, strict=True)}
+    contributions = {name: [auc_contribution(each)] for name, each in zip(names, counts, strict=True)}
     outcome = run_round(chosen, round_, contributions, rng, post)
     return _result(round_, outcome, post, len(grid))
+
+
+def _width(precision: float | Literal["exact"]) -> float | None:
+    return None if precision == "exact" else float(precision)
 
 
 def _counted(data: PartyData, grid: Grid, name: str) -> Counts:
@@ -126,9 +127,7 @@ def _counted(data: PartyData, grid: Grid, name: str) -> Counts:
         labels, scores = data
         return Counts.from_scores(labels, scores, grid, source=name)
     if data.grid != grid:
-        raise ConfigError(
-            f"The counts of {name} are on another grid than the round's. Count again on one grid."
-        )
+        raise ConfigError(f"The counts of {name} are on another grid than the round's. Count again on one grid.")
     return data
 
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 
 from fheval.engines import Engine
 from fheval.errors import ConfigError
 from fheval.metrics.forms import Contribution
-from fheval.protocols import paper_malicious, paper_semi_honest
+from fheval.protocols import padded, padded_verified, paper_malicious, paper_semi_honest
 from fheval.protocols.round import Outcome, Post, Round
 from fheval.secrets import Randomness
 
 __all__ = ["DEFAULT_PROTOCOL", "PROTOCOLS", "default_precision", "run_round"]
 
-PROTOCOLS: dict[str, ModuleType] = {module.NAME: module for module in (paper_semi_honest, paper_malicious)}
+PROTOCOLS: dict[str, ModuleType] = {
+    module.NAME: module for module in (padded, padded_verified, paper_semi_honest, paper_malicious)
+}
 
-DEFAULT_PROTOCOL = "padded"
+DEFAULT_PROTOCOL = padded.NAME
 
 
 def default_precision(protocol: str) -> float | None:
@@ -26,7 +28,7 @@ def default_precision(protocol: str) -> float | None:
 
 
 def run_round(
-    engine: Engine, round_: Round, contributions: Mapping[str, Contribution], rng: Randomness, post: Post
+    engine: Engine, round_: Round, contributions: Mapping[str, Sequence[Contribution]], rng: Randomness, post: Post
 ) -> Outcome:
     """Play all roles of a round with the protocol it names."""
     outcome: Outcome = _module(round_.protocol).run(engine, round_, contributions, rng, post)

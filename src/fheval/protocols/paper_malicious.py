@@ -154,7 +154,7 @@ def party_masks(seed: Secret[bytes], round_: Round, run: int, me: str, side: str
     *others, last = round_.parties
     if me != last:
         return own(me)
-    return -np.sum([own(party) for party in others], axis=0)
+    return np.negative(np.sum([own(party) for party in others], axis=0))
 
 
 def party_submit(
@@ -280,8 +280,8 @@ def party_open(engine: Engine, round_: Round, secrets: PartySecrets, results: Bl
     form = the_form(round_)
     if all(_vanishes(holder.parameters, form, x, y) for x, y in values):
         raise UndefinedMetric(
-            "The AUC is undefined: the parties together hold samples of one class only, or the aggregator answered "
-            "with nothing. Add a party that has the other class."
+            "The metric is undefined: the aggregator's answer is zero throughout. Either the parties together hold "
+            "samples of one class only, and one with the other class must join, or the aggregator answered nothing."
         )
     ratios = [
         CommonRandomness.derive(secrets.seed, round_, run).ratio(x, y) if y else float("nan")
@@ -307,7 +307,7 @@ def _vanishes(chosen: Parameters, form: Form, x: float, y: float) -> bool:
 def run(
     engine: Engine,
     round_: Round,
-    contributions: Mapping[str, Contribution],
+    contributions: Mapping[str, Sequence[Contribution]],
     rng: Randomness,
     post: Post,
     aggregator_type: type[Aggregator] = Aggregator,
@@ -317,14 +317,10 @@ def run(
         secrets, setup = leader_set_up(engine, round_, [parameters(round_)], rng)
         setup_bytes = post.carry("leader_upload", setup)
     with post.working("aggregator"):
-        aggregator = aggregator_type(
-            engine, round_, wire.decode(setup_bytes, PublicSetup, sender=round_.leader), rng
-        )
-    for party, contribution in contributions.items():
+        aggregator = aggregator_type(engine, round_, wire.decode(setup_bytes, PublicSetup, sender=round_.leader), rng)
+    for party, (contribution,) in contributions.items():
         with post.working("party"):
-            shares = post.carry(
-                "party_upload", party_submit(engine, round_, secrets, party, contribution, rng)
-            )
+            shares = post.carry("party_upload", party_submit(engine, round_, secrets, party, contribution, rng))
         with post.working("aggregator"):
             aggregator.receive(wire.decode(shares, CountShares, sender=party))
     with post.working("aggregator"):

@@ -10,7 +10,7 @@ Two packings: "paper" sends T, F, P and Q as four ciphertexts; "compact" lets P 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -159,10 +159,7 @@ class Aggregator:
         blinded_num = ev.multiply_plain(num, sparse({0: c}))
         if shift:
             blinded_num = ev.add(blinded_num, ev.multiply_plain(den, sparse({0: shift})))
-        return [
-            hide(ev, blinded, [0], self.rng)
-            for blinded in (blinded_num, ev.multiply_plain(den, sparse({0: c})))
-        ]
+        return [hide(ev, blinded, [0], self.rng) for blinded in (blinded_num, ev.multiply_plain(den, sparse({0: c})))]
 
     def _compact(self, form: Form, c: float, shift: float) -> list[Ciphertext]:
         ev = self.evaluator
@@ -192,17 +189,14 @@ def party_open(engine: Engine, round_: Round, secrets: PartySecrets, result: Bli
     low, high = blinding_exponents(holder.parameters, form.magnitude)
     # den is an even integer: below half the smallest blinded one there is only noise.
     if abs(den) < 2.0**low:
-        raise UndefinedMetric(
-            "The AUC is undefined: the parties together hold samples of one class only. "
-            "Add a party that has the other class."
-        )
+        raise UndefinedMetric
     return Outcome(ratios=(num / den,), roster=result.roster, hiding_bits=high - low)
 
 
 def run(
     engine: Engine,
     round_: Round,
-    contributions: Mapping[str, Contribution],
+    contributions: Mapping[str, Sequence[Contribution]],
     rng: Randomness,
     post: Post,
     aggregator_type: type[Aggregator] = Aggregator,
@@ -212,10 +206,8 @@ def run(
         secrets, setup = leader_set_up(engine, round_, [parameters(round_)], rng)
         setup_bytes = post.carry("leader_upload", setup)
     with post.working("aggregator"):
-        aggregator = aggregator_type(
-            engine, round_, wire.decode(setup_bytes, PublicSetup, sender=round_.leader), rng
-        )
-    for party, contribution in contributions.items():
+        aggregator = aggregator_type(engine, round_, wire.decode(setup_bytes, PublicSetup, sender=round_.leader), rng)
+    for party, (contribution,) in contributions.items():
         with post.working("party"):
             share = post.carry("party_upload", party_submit(engine, round_, secrets, party, contribution))
         with post.working("aggregator"):

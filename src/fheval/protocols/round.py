@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -52,15 +52,11 @@ class Round(Message, frozen=True, kw_only=True):
         if len(set(self.parties)) != len(self.parties):
             raise ConfigError("A party is named twice in the round. Give every party its own name.")
         if self.leader not in self.parties:
-            raise ConfigError(
-                f"The leader {self.leader!r} is not a party of the round. Pick one of the parties."
-            )
+            raise ConfigError(f"The leader {self.leader!r} is not a party of the round. Pick one of the parties.")
         if self.minimum_cohort < 1:
             raise ConfigError("The minimum cohort must be at least 1.")
         if self.precision is not None and not 0 < self.precision < 1:
-            raise ConfigError(
-                f"A precision of {self.precision} makes no sense. Use a number such as 1e-4, or exact."
-            )
+            raise ConfigError(f"A precision of {self.precision} makes no sense. Use a number such as 1e-4, or exact.")
         if not self.forms:
             raise ConfigError("A round needs at least one evaluation.")
 
@@ -125,9 +121,7 @@ def leader_set_up(
     """
     keys = [engine.generate_keys(chosen) for chosen in parameters]
     secrets = PartySecrets(keys=tuple(made.secret for made in keys), seed=new_seed(rng))
-    return secrets, PublicSetup(
-        round=round_.id, sender=round_.leader, keys=tuple(made.public for made in keys)
-    )
+    return secrets, PublicSetup(round=round_.id, sender=round_.leader, keys=tuple(made.public for made in keys))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +160,7 @@ def from_this_round(round_: Round, message_round: str, sender: str, step: str) -
         )
 
 
-def from_a_party(round_: Round, sender: str, seen: Sequence[str] | set[str], step: str) -> None:
+def from_a_party(round_: Round, sender: str, seen: Container[str], step: str) -> None:
     """Refuse a message of a stranger, and a second one of the same party."""
     if sender not in round_.parties:
         raise RemoteProtocolError(

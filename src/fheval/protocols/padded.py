@@ -1,0 +1,287 @@
+"""`padded`: kilobytes per party, FHE work independent of their number, for a semi-honest aggregator. Exact, on BFV.
+
+Parties upload their counts under one-time pads; the leader encrypts the sum of the pads of those who arrived; the
+aggregator turns padded sums into encrypted, blinded products; the leader decrypts and tells the others. See
+`padding` for the algebra and `release` for what is released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from fheval import field, wire
+from fheval.engines import Engine
+from fheval.engines.parameters import bfv_linear
+from fheval.errors import RemoteProtocolError, UndefinedMetric
+from fheval.field import Residues
+from fheval.metrics.forms import Contribution, Form
+from fheval.protocols import padding
+from fheval.protocols.broadcast import SealedOutcome, leader_seal, party_unseal
+from fheval.protocols.padding import SlotPlan
+from fheval.protocols.release import RoundedRelease, exact_primes, exact_ratio
+from fheval.protocols.round import (
+    AGGREGATOR,
+    Outcome,
+    PartySecrets,
+    Post,
+    PublicSetup,
+    Round,
+    from_a_party,
+    from_this_round,
+    leader_set_up,
+)
+from fheval.secrets import Randomness, nonzero_residue
+from fheval.wire import Message
+
+NAME = "padded"
+DEFAULT_PRECISION: float | None = 1e-4
+
+
+class PaddedCounts(Message, frozen=True, kw_only=True):
+    """Step 1, party to aggregator: y_m for every prime, six bytes a value."""
+
+    round: str
+    sender: str
+    values: bytes
+
+
+class RosterNotice(Message, frozen=True, kw_only=True):
+    """Step 2, aggregator to leader: who arrived."""
+
+    round: str
+    roster: tuple[str, ...]
+
+
+class PadSums(Message, frozen=True, kw_only=True):
+    """Step 3, leader to aggregator: Enc(−R_L), Enc(−R_R), Enc(R_L·R_R) for every prime."""
+
+    round: str
+    sender: str
+    roster: tuple[str, ...]
+    ciphertexts: tuple[tuple[bytes, bytes, bytes], ...]
+
+
+class PaddedResult(Message, frozen=True, kw_only=True):
+    """Step 5, aggregator to leader: one ciphertext for every prime."""
+
+    round: str
+    roster: tuple[str, ...]
+    ciphertexts: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotLayout:
+    """What everyone derives from the round: the primes, the slots, and how many products a party uploads for."""
+
+    primes: tuple[int, ...]
+    plan: SlotPlan
+    terms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout(SlotLayout):
+    """The slots of `padded`, and its release; None stands for exact."""
+
+    rounded: RoundedRelease | None
+
+    @classmethod
+    def of(cls, round_: Round) -> Layout:
+        """Lay a round out; refuses, before anyone sends anything, what would not fit."""
+        magnitude = max(form.magnitude for form in round_.forms)
+        if round_.precision is None:
+            rounded, primes = None, exact_primes(magnitude)
+        else:
+            rounded = RoundedRelease.plan(magnitude, round_.precision)
+            primes = rounded.primes
+        groups = [group for part in form_ranges(round_.forms) for group in _groups(part, rounded is not None)]
+        plan = SlotPlan.of(groups)
+        bfv_linear(primes[0]).require_slots(len(plan.source), f"{NAME} with {len(plan.source)} products")
+        return cls(primes=primes, plan=plan, terms=sum(form.terms for form in round_.forms), rounded=rounded)
+
+
+def form_ranges(forms: Sequence[Form]) -> list[tuple[range, range]]:
+    """For each form the indices of its numerator's products and of its denominator's."""
+    ranges, start = [], 0
+    for form in forms:
+        middle, stop = start + form.numerator, start + form.terms
+        ranges.append((range(start, middle), range(middle, stop)))
+        start = stop
+    return ranges
+
+
+def _groups(part: tuple[range, range], rounded: bool) -> list[np.ndarray[tuple[int], np.dtype[np.intp]]]:
+    """Rounded: all products of a form twice, once for X and once for Z. Exact: num's and den's, once each."""
+    num, den = (np.array(indices, dtype=np.intp) for indices in part)
+    return [np.concatenate([num, den])] * 2 if rounded else [num, den]
+
+
+def party_submit(round_: Round, secrets: PartySecrets, me: str, contributions: Sequence[Contribution]) -> PaddedCounts:
+    """Step 1, party: x_m = (left ; right) as integers, y_m = x_m + pad_m mod t_j for each prime.
+
+    Learns: nothing.
+    """
+    layout = Layout.of(round_)
+    integers = np.concatenate([c.left for c in contributions] + [c.right for c in contributions])
+    hidden = [field.from_integers(integers, prime) for prime in layout.primes]
+    values = padding.party_pad(round_, secrets.seed, me, layout.primes, hidden)
+    return PaddedCounts(round=round_.id, sender=me, values=values)
+
+
+class Aggregator:
+    """Steps 2, 4 and 5. Learns the roster, nothing else: uploads are uniform, the rest is ciphertexts."""
+
+    layout: SlotLayout
+    lay_out: Callable[[Round], SlotLayout] = staticmethod(Layout.of)
+
+    def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None:
+        self.round = round_
+        self.rng = rng
+        self.layout = self.lay_out(round_)
+        self.circuits = padding.aggregator_circuits(engine, setup, self.layout.primes, self.layout.plan)
+        self.uploads = padding.UploadSum(2 * self.layout.terms * len(self.layout.primes))
+        self.roster: dict[str, None] = {}
+
+    def receive(self, counts: PaddedCounts) -> None:
+        """Step 2: add an upload and forget it."""
+        from_this_round(self.round, counts.round, counts.sender, "PaddedCounts")
+        from_a_party(self.round, counts.sender, self.roster, "PaddedCounts")
+        self.uploads.add(counts.values, counts.sender)
+        self.roster[counts.sender] = None
+
+    def close(self) -> RosterNotice:
+        """Step 2: nobody else gets in."""
+        self.round.require_cohort(tuple(self.roster))
+        return RosterNotice(round=self.round.id, roster=tuple(self.roster))
+
+    def result(self, pads: PadSums) -> PaddedResult:
+        """Steps 4 and 5: blinded products in the slots, one ciphertext for every prime."""
+        from_this_round(self.round, pads.round, pads.sender, "PadSums")
+        if pads.roster != tuple(self.roster) or len(pads.ciphertexts) != len(self.layout.primes):
+            raise RemoteProtocolError(
+                f"The pads of {pads.sender} do not fit this round's roster. Start a new round with a new leader.",
+                step="PadSums",
+                culprit=pads.sender,
+            )
+        blinding = self.draw_blinding()
+        totals = self.uploads.totals(self.layout.primes)
+        ciphertexts = tuple(
+            circuit.evaluate(total, sealed, *weights, self.rng)
+            for circuit, total, sealed, weights in zip(self.circuits, totals, pads.ciphertexts, blinding, strict=True)
+        )
+        return PaddedResult(round=self.round.id, roster=tuple(self.roster), ciphertexts=ciphertexts)
+
+    def draw_blinding(self) -> list[tuple[Residues, list[int]]]:
+        """Step 5: the weights of all slots and the offsets of all groups, for each prime."""
+        rounded = Layout.of(self.round).rounded
+        if rounded is None:
+            return [self._exact_blinding(prime) for prime in self.layout.primes]
+        drawn = [rounded.draw(self.rng) for _ in self.round.forms]
+        blinding = []
+        for prime in self.layout.primes:
+            values = [weight for one in drawn for weight in (*one.x_weights(prime), *one.z_weights(prime))]
+            lengths = [n for form in self.round.forms for n in (form.numerator, form.denominator) * 2]
+            offsets = [noise for one in drawn for noise in (one.noise_x, one.noise_z)]
+            blinding.append((np.repeat(np.array(values, dtype=np.uint64), lengths), offsets))
+        return blinding
+
+    def _exact_blinding(self, prime: int) -> tuple[Residues, list[int]]:
+        units = [nonzero_residue(self.rng, prime) for _ in self.round.forms]
+        groups = self.layout.plan.groups
+        return self.layout.plan.spread(np.repeat(units, 2)), [0] * len(groups)
+
+
+def leader_answer(
+    engine: Engine,
+    round_: Round,
+    secrets: PartySecrets,
+    me: str,
+    notice: RosterNotice,
+    lay_out: Callable[[Round], SlotLayout] = Layout.of,
+) -> PadSums:
+    """Step 3, leader: R = Σ_{m ∈ A} pad_m over those who arrived, encrypted. To be answered once a round.
+
+    Learns: the roster.
+    """
+    from_this_round(round_, notice.round, AGGREGATOR, "RosterNotice")
+    round_.require_cohort(notice.roster)
+    layout = lay_out(round_)
+    sums = padding.leader_pad_sums(round_, secrets.seed, notice.roster, layout.primes, 2 * layout.terms)
+    ciphertexts = padding.leader_encrypt(engine, secrets, layout.primes, layout.plan, sums)
+    return PadSums(round=round_.id, sender=me, roster=notice.roster, ciphertexts=ciphertexts)
+
+
+def leader_open(engine: Engine, round_: Round, secrets: PartySecrets, result: PaddedResult) -> Outcome:
+    """Step 6, leader: decrypt X and Z (or c·num and c·den) and divide.
+
+    Learns: the released ratio; nothing else is in the slots.
+    """
+    from_this_round(round_, result.round, AGGREGATOR, "PaddedResult")
+    round_.require_cohort(result.roster)
+    layout = Layout.of(round_)
+    if len(result.ciphertexts) != len(layout.primes):
+        raise RemoteProtocolError(
+            "The aggregator's answer lacks ciphertexts. The round was aborted.", step="PaddedResult", culprit=AGGREGATOR
+        )
+    answers = padding.leader_decrypt(engine, secrets, layout.primes, layout.plan, result.ciphertexts)
+    pairs = [
+        ([answer[2 * index] for answer in answers], [answer[2 * index + 1] for answer in answers])
+        for index in range(len(round_.forms))
+    ]
+    if layout.rounded is None:
+        ratios = tuple(_exact(form, layout.primes, x, z) for form, (x, z) in zip(round_.forms, pairs, strict=True))
+        return Outcome(ratios=ratios, roster=result.roster)
+    ratios = tuple(layout.rounded.ratio(x, z) for x, z in pairs)
+    return Outcome(ratios=ratios, roster=result.roster, hiding_bits=layout.rounded.spare_bits)
+
+
+def _exact(form: Form, primes: Sequence[int], x: Sequence[int], z: Sequence[int]) -> Fraction:
+    if not all(z):
+        raise UndefinedMetric
+    quotients = [top * pow(bottom, -1, prime) % prime for top, bottom, prime in zip(x, z, primes, strict=True)]
+    return exact_ratio(form, quotients, primes)
+
+
+def run(
+    engine: Engine,
+    round_: Round,
+    contributions: Mapping[str, Sequence[Contribution]],
+    rng: Randomness,
+    post: Post,
+    aggregator_type: type[Aggregator] = Aggregator,
+    *,
+    lay_out: Callable[[Round], SlotLayout] = Layout.of,
+    submit: Callable[[Round, PartySecrets, str, Sequence[Contribution]], PaddedCounts] = party_submit,
+    conclude: Callable[[Engine, Round, PartySecrets, PaddedResult], Outcome] = leader_open,
+) -> Outcome:
+    """Play all roles, from the set-up to the sealed broadcast; only bytes pass between them.
+
+    The last three are where `padded-verified` differs: the slots, what a party uploads, and the verification.
+    """
+    leader = round_.leader
+    with post.working("leader"):
+        secrets, setup = leader_set_up(engine, round_, padding.parameter_sets(lay_out(round_).primes), rng)
+        setup_bytes = post.carry("leader_upload", setup)
+    with post.working("aggregator"):
+        aggregator = aggregator_type(engine, round_, wire.decode(setup_bytes, PublicSetup, sender=leader), rng)
+    for party, own in contributions.items():
+        with post.working("party"):
+            upload = post.carry("party_upload", submit(round_, secrets, party, own))
+        with post.working("aggregator"):
+            aggregator.receive(wire.decode(upload, PaddedCounts, sender=party))
+    with post.working("aggregator"):
+        notice = post.carry("roster", aggregator.close())
+    with post.working("leader"):
+        roster = wire.decode(notice, RosterNotice, sender=AGGREGATOR)
+        pads = post.carry("leader_upload", leader_answer(engine, round_, secrets, leader, roster, lay_out))
+    with post.working("aggregator"):
+        result = post.carry("result", aggregator.result(wire.decode(pads, PadSums, sender=leader)))
+    with post.working("decrypt"):
+        outcome = conclude(engine, round_, secrets, wire.decode(result, PaddedResult, sender=AGGREGATOR))
+    with post.working("leader"):
+        sealed = post.carry("broadcast", leader_seal(round_, secrets, outcome, rng))
+    with post.working("party"):
+        return party_unseal(round_, secrets, wire.decode(sealed, SealedOutcome, sender=leader))

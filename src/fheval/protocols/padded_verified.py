@@ -1,0 +1,229 @@
+"""`padded-verified`: as `padded`, against a malicious aggregator, verified by exact algebra.
+
+What parties upload is first passed through secret linear maps that all of them derive from the shared seed, anew for
+every run ρ, prime and form: units r_3 … r_8 and vectors u, w with 1 + u·w ≠ 0. With L, R the sums of the left and
+right integers, num and den the index sets of their products,
+
+    t = (r_3·L_num ; r_5·L_den)    f = (r_4·R_num ; r_6·R_den)
+    T̂ = t + u(w·t)                 F̂ = f − w(u·f)/(1 + u·w)        T̂·F̂ = t·f = r_3r_4·num + r_5r_6·den
+    D_T, D_F = r_7·L_den, r_8·R_den, mixed likewise                 D_T·D_F = r_7r_8·den
+
+and the aggregator returns X = c·(T̂·F̂) and Y = c·(D_T·D_F), c a fresh unit per run, prime and form. The parties solve
+each run for num/den, a field element that must be the same in all runs; then the primes together give the fraction.
+
+The secret change of basis mixes all slots, so that there is none to guess: whatever bilinear form of the uploads the
+aggregator returns instead, an extra run accepts it with probability about 1/t. It releases the exact fraction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from math import log2
+
+import numpy as np
+
+from fheval import field
+from fheval.engines import Engine
+from fheval.engines.parameters import bfv_linear
+from fheval.errors import ConfigError, UndefinedMetric, VerificationFailed
+from fheval.field import Residues
+from fheval.metrics.forms import Contribution, Form
+from fheval.protocols import padded, padding
+from fheval.protocols.padded import PaddedCounts, PaddedResult, SlotLayout
+from fheval.protocols.padding import SlotPlan
+from fheval.protocols.release import exact_primes, exact_ratio
+from fheval.protocols.round import (
+    AGGREGATOR,
+    Outcome,
+    PartySecrets,
+    Post,
+    Round,
+    from_this_round,
+)
+from fheval.secrets import Randomness, Secret, Stream, derive, nonzero_residue, residues
+
+NAME = "padded-verified"
+DEFAULT_PRECISION: float | None = None
+
+
+def lay_out(round_: Round) -> SlotLayout:
+    """The slots of all runs; refuses, before anyone sends anything, what would not fit."""
+    if round_.precision is not None:
+        raise ConfigError(f"{NAME} releases the exact fraction. Use --precision exact with it, or padded.")
+    if round_.runs < 2:
+        raise ConfigError(f"{NAME} compares runs and needs two or more. Use --runs 3.")
+    primes = exact_primes(max(form.magnitude for form in round_.forms))
+    lengths = [n for form in round_.forms for n in (form.terms, form.denominator)] * round_.runs
+    bounds = np.cumsum([0, *lengths])
+    plan = SlotPlan.of([np.arange(start, stop) for start, stop in pairwise(bounds)])
+    bfv_linear(primes[0]).require_slots(sum(lengths), f"{NAME} with {round_.runs} runs")
+    return SlotLayout(primes=primes, plan=plan, terms=sum(lengths))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretMaps:
+    """The secret maps of one form in one run over one prime field."""
+
+    prime: int
+    units: tuple[int, int, int, int, int, int]
+    stream: Stream
+
+    @classmethod
+    def derive(cls, seed: Secret[bytes], round_: Round, run: int, prime: int, form: int) -> SecretMaps:
+        """r_3 … r_8, and the stream that u and w come from."""
+        stream = derive(seed, "padded-verified/maps", round_.digest(), run, prime, form)
+        r3, r4, r5, r6, r7, r8 = (nonzero_residue(stream, prime) for _ in range(6))
+        return cls(prime=prime, units=(r3, r4, r5, r6, r7, r8), stream=stream)
+
+    def hide(self, form: Form, left: Residues, right: Residues) -> tuple[list[Residues], list[Residues]]:
+        """Party: (T̂, D_T) and (F̂, D_F) from its own integers; being linear, the maps commute with the sum."""
+        r3, r4, r5, r6, r7, r8 = self.units
+        lengths = (form.numerator, form.denominator)
+        t = field.multiply(left, np.repeat(np.array([r3, r5], dtype=np.uint64), lengths), self.prime)
+        f = field.multiply(right, np.repeat(np.array([r4, r6], dtype=np.uint64), lengths), self.prime)
+        t_hat, f_hat = mix(t, f, self.prime, self.stream)
+        d_left = field.multiply(left[form.numerator :], r7, self.prime)
+        d_right = field.multiply(right[form.numerator :], r8, self.prime)
+        d_left, d_right = mix(d_left, d_right, self.prime, self.stream)
+        return [t_hat, d_left], [f_hat, d_right]
+
+    def solve(self, x: int, y: int) -> int:
+        """num/den = (X/Y − r_5r_6/(r_7r_8))·r_7r_8/(r_3r_4) as a field element."""
+        r3, r4, r5, r6, r7, r8 = self.units
+        quotient = x * pow(y, -1, self.prime)
+        return (quotient * r7 * r8 - r5 * r6) * pow(r3 * r4, -1, self.prime) % self.prime
+
+
+def mix(t: Residues, f: Residues, prime: int, stream: Stream) -> tuple[Residues, Residues]:
+    """T̂ = t + u(w·t) and F̂ = f − w(u·f)/(1 + u·w), with u and w uniform among those with 1 + u·w ≠ 0.
+
+    >>> from fheval.secrets import Secret, derive
+    >>> t, f = np.array([1, 2, 3], dtype=np.uint64), np.array([4, 5, 6], dtype=np.uint64)
+    >>> field.dot(*mix(t, f, 101, derive(Secret(bytes(32)), "example")), 101) == field.dot(t, f, 101)
+    True
+    """
+    while True:
+        u, w = residues(stream, prime, len(t)), residues(stream, prime, len(t))
+        determinant = (1 + field.dot(u, w, prime)) % prime
+        if determinant:
+            break
+    t_hat = field.add(t, field.multiply(u, field.dot(w, t, prime), prime), prime)
+    factor = field.dot(u, f, prime) * pow(determinant, -1, prime) % prime
+    f_hat = field.subtract(f, field.multiply(w, factor, prime), prime)
+    return t_hat, f_hat
+
+
+def soundness_bits(runs: int, prime: int) -> float:
+    """An extra run accepts a deviation with probability about 1/t, and one prime alone must be fooled in all.
+
+    >>> soundness_bits(3, 2**46)
+    92.0
+    """
+    return round((runs - 1) * log2(prime), 1)
+
+
+def party_submit(round_: Round, secrets: PartySecrets, me: str, contributions: Sequence[Contribution]) -> PaddedCounts:
+    """Step 1, party: its integers through the secret maps of every run and prime, then padded.
+
+    Learns: nothing.
+    """
+    layout = lay_out(round_)
+    hidden = []
+    for prime in layout.primes:
+        lefts: list[Residues] = []
+        rights: list[Residues] = []
+        for run in range(round_.runs):
+            for index, (form, own) in enumerate(zip(round_.forms, contributions, strict=True)):
+                maps = SecretMaps.derive(secrets.seed, round_, run, prime, index)
+                left, right = maps.hide(
+                    form, field.from_integers(own.left, prime), field.from_integers(own.right, prime)
+                )
+                lefts += left
+                rights += right
+        hidden.append(np.concatenate(lefts + rights))
+    values = padding.party_pad(round_, secrets.seed, me, layout.primes, hidden)
+    return PaddedCounts(round=round_.id, sender=me, values=values)
+
+
+class Aggregator(padded.Aggregator):
+    """As in `padded`, with one unit c for both answers of a form in a run."""
+
+    lay_out = staticmethod(lay_out)
+
+    def draw_blinding(self) -> list[tuple[Residues, list[int]]]:
+        """Step 5: c, a fresh unit for every run, prime and form."""
+        pairs = len(self.layout.plan.groups) // 2
+        return [
+            (
+                self.layout.plan.spread(np.repeat([nonzero_residue(self.rng, prime) for _ in range(pairs)], 2)),
+                [0] * (2 * pairs),
+            )
+            for prime in self.layout.primes
+        ]
+
+
+def leader_open(engine: Engine, round_: Round, secrets: PartySecrets, result: PaddedResult) -> Outcome:
+    """Step 6 and the verification, leader or any party that asks for the ciphertexts.
+
+    Learns: the exact fraction; or that the aggregator deviated. Says so to no one.
+    """
+    from_this_round(round_, result.round, AGGREGATOR, "PaddedResult")
+    round_.require_cohort(result.roster)
+    layout = lay_out(round_)
+    if len(result.ciphertexts) != len(layout.primes):
+        raise VerificationFailed
+    answers = padding.leader_decrypt(engine, secrets, layout.primes, layout.plan, result.ciphertexts)
+    if not any(value for answer in answers for value in answer):
+        raise UndefinedMetric(
+            "The metric is undefined: the aggregator's answer is zero throughout. Either the parties together hold "
+            "samples of one class only, and one with the other class must join, or the aggregator answered nothing."
+        )
+    ratios = tuple(
+        verify(round_, secrets.seed, layout.primes, index, form, answers) for index, form in enumerate(round_.forms)
+    )
+    bits = soundness_bits(round_.runs, min(layout.primes))
+    return Outcome(ratios=ratios, roster=result.roster, verified=True, soundness_bits=bits)
+
+
+def verify(
+    round_: Round, seed: Secret[bytes], primes: Sequence[int], index: int, form: Form, answers: Sequence[Sequence[int]]
+) -> Fraction:
+    """The fraction that all runs and primes agree on, or `VerificationFailed`."""
+    forms = len(round_.forms)
+    residues_of_ratio = []
+    for prime, answer in zip(primes, answers, strict=True):
+        solved = set()
+        for run in range(round_.runs):
+            x, y = answer[2 * (run * forms + index)], answer[2 * (run * forms + index) + 1]
+            if not y:
+                raise VerificationFailed
+            solved.add(SecretMaps.derive(seed, round_, run, prime, index).solve(x, y))
+        if len(solved) != 1:
+            raise VerificationFailed
+        residues_of_ratio.append(solved.pop())
+    return exact_ratio(form, residues_of_ratio, primes)
+
+
+def run(
+    engine: Engine,
+    round_: Round,
+    contributions: Mapping[str, Sequence[Contribution]],
+    rng: Randomness,
+    post: Post,
+    aggregator_type: type[Aggregator] = Aggregator,
+) -> Outcome:
+    """Play all roles, from the set-up to the sealed broadcast; only bytes pass between them."""
+    return padded.run(
+        engine,
+        round_,
+        contributions,
+        rng,
+        post,
+        aggregator_type,
+        lay_out=lay_out,
+        submit=party_submit,
+        conclude=leader_open,
+    )

@@ -1,0 +1,228 @@
+"""One-time pads instead of ciphertexts: what `padded` and `padded-verified` share.
+
+A party hides its integers x_m under a pad that only the parties can derive, y_m = x_m + pad_m mod t. The aggregator
+adds uploads, Y = Σ y_m; a leader encrypts functions of the pads' sum R = Σ pad_m over the same parties. Since
+V = Y − R is the sum of all x_m, the aggregator gets an encryption of every product, times a weight w of its choice,
+out of linear operations alone:
+
+    w·V_L·V_R = w·Y_R·(−R_L) + w·Y_L·(−R_R) + w·(R_L·R_R) + w·Y_L·Y_R        (encrypted: −R_L, −R_R, R_L·R_R)
+
+So there is no ciphertext product, no relinearisation and no evaluation key, and the noise stays small enough for the
+result to be switched down to one prime, where nothing is left of it but rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fheval import field
+from fheval.engines import Engine, Evaluator, Parameters
+from fheval.engines.parameters import bfv_linear
+from fheval.errors import RemoteProtocolError
+from fheval.field import Residues
+from fheval.protocols.round import PartySecrets, PublicSetup, Round
+from fheval.secrets import Randomness, Secret, derive, residues
+
+# A residue of 46 bits travels as three 16-bit limbs.
+BYTES_PER_VALUE = 6
+_LIMBS = 3
+
+# Uploads are added in blocks that stay in the cache; the memory in use does not depend on the number of parties.
+_BLOCK = 64
+_EVEN_LIMBS = np.uint64(0x0000FFFF0000FFFF)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotPlan:
+    """Which product sits in which slot, and which slots are added up for one released number.
+
+    `source[i]` is the index of the product in slot i; `groups` are ranges of slots, in the order of the answers.
+    """
+
+    source: npt.NDArray[np.intp]
+    groups: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, groups: Sequence[npt.NDArray[np.intp]]) -> SlotPlan:
+        """Put the groups of products one behind the other."""
+        ends = np.cumsum([len(group) for group in groups])
+        ranges = tuple((int(end - len(group)), int(end)) for group, end in zip(groups, ends, strict=True))
+        return cls(source=np.concatenate(groups), groups=ranges)
+
+    def spread(self, per_group: npt.ArrayLike) -> Residues:
+        """A vector over the slots that is constant on each group."""
+        lengths = [stop - start for start, stop in self.groups]
+        return np.repeat(np.asarray(per_group, dtype=np.uint64), lengths)
+
+    def sums(self, slots: Residues, modulus: int) -> list[int]:
+        """Add the slots of each group."""
+        return [field.total(slots[start:stop], modulus) for start, stop in self.groups]
+
+
+def parameter_sets(primes: Sequence[int]) -> list[Parameters]:
+    """One BFV set per prime."""
+    return [bfv_linear(prime) for prime in primes]
+
+
+def pad(seed: Secret[bytes], round_: Round, party: str, prime: int, count: int) -> Residues:
+    """The pad of one party for one prime of one round: uniform over F_prime, never used again."""
+    return residues(derive(seed, "padded/pad", round_.digest(), party, prime), prime, count)
+
+
+def pack(values: Sequence[Residues]) -> bytes:
+    """Put residues below 2^48 into six bytes each."""
+    words = np.ascontiguousarray(np.concatenate(values), dtype="<u8")
+    packed = words.view(np.uint8).reshape(-1, 8)[:, :BYTES_PER_VALUE].tobytes()
+    return packed + bytes(-len(packed) % 8)
+
+
+def packed_size(count: int) -> int:
+    """How many bytes `pack` makes of `count` residues: six each, filled up to whole words."""
+    return -(-count * BYTES_PER_VALUE // 8) * 8
+
+
+def party_pad(round_: Round, seed: Secret[bytes], me: str, primes: Sequence[int], hidden: Sequence[Residues]) -> bytes:
+    """Party: y = x + pad mod t for each prime, packed."""
+    return pack(
+        [
+            field.add(values, pad(seed, round_, me, prime, len(values)), prime)
+            for prime, values in zip(primes, hidden, strict=True)
+        ]
+    )
+
+
+class UploadSum:
+    """Aggregator: adds uploads as they arrive and forgets them.
+
+    A block of uploads is added limb by limb, four 16-bit limbs of a word at a time; limbs are put together into
+    residues only once, at the end.
+    """
+
+    def __init__(self, values: int) -> None:
+        self._values = values
+        self._bytes = packed_size(values)
+        self._block = np.empty((_BLOCK, self._bytes // 8), dtype=np.uint64)
+        self._waiting = 0
+        self._limbs = np.zeros((self._bytes // 8, 4), dtype=np.uint64)
+
+    def add(self, upload: bytes, sender: str) -> None:
+        """Take one party's upload."""
+        if len(upload) != self._bytes:
+            raise RemoteProtocolError(
+                f"{sender} sent {len(upload)} bytes of padded counts instead of {self._bytes}. It was left out.",
+                step="PaddedCounts",
+                culprit=sender,
+            )
+        self._block[self._waiting] = np.frombuffer(upload, dtype="<u8")
+        self._waiting += 1
+        if self._waiting == _BLOCK:
+            self._flush()
+
+    def _flush(self) -> None:
+        block = self._block[: self._waiting]
+        even = (block & _EVEN_LIMBS).sum(axis=0, dtype=np.uint64)
+        odd = ((block >> np.uint64(16)) & _EVEN_LIMBS).sum(axis=0, dtype=np.uint64)
+        low, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
+        self._limbs += np.stack([even & low, odd & low, even >> shift, odd >> shift], axis=1)
+        self._waiting = 0
+
+    def totals(self, primes: Sequence[int]) -> list[Residues]:
+        """Y mod t for each prime; the upload holds the same number of values for each."""
+        self._flush()
+        limbs = self._limbs.reshape(-1)[: self._values * _LIMBS].reshape(len(primes), -1, _LIMBS)
+        return [_joined(part, prime) for part, prime in zip(limbs, primes, strict=True)]
+
+
+def _joined(limbs: npt.NDArray[np.uint64], prime: int) -> Residues:
+    total = limbs[:, 0] % np.uint64(prime)
+    for index in range(1, _LIMBS):
+        shifted = field.multiply(limbs[:, index] % np.uint64(prime), 1 << 16 * index, prime)
+        total = field.add(total, shifted, prime)
+    return total
+
+
+def leader_pad_sums(
+    round_: Round, seed: Secret[bytes], roster: Sequence[str], primes: Sequence[int], count: int
+) -> list[Residues]:
+    """Leader: R = Σ_{m ∈ roster} pad_m for each prime."""
+    sums = []
+    for prime in primes:
+        total = np.zeros(count, dtype=np.uint64)
+        for party in roster:
+            total = field.add(total, pad(seed, round_, party, prime, count), prime)
+        sums.append(total)
+    return sums
+
+
+def leader_encrypt(
+    engine: Engine, secrets: PartySecrets, primes: Sequence[int], plan: SlotPlan, pads: Sequence[Residues]
+) -> tuple[tuple[bytes, bytes, bytes], ...]:
+    """Leader: Enc(−R_L), Enc(−R_R) and Enc(R_L·R_R) for each prime, laid out for the slots."""
+    sealed = []
+    for chosen, key, prime, total in zip(parameter_sets(primes), secrets.keys, primes, pads, strict=True):
+        holder = engine.key_holder(chosen, key)
+        left, right = (half[plan.source] for half in np.split(total, 2))
+        vectors = (field.negate(left, prime), field.negate(right, prime), field.multiply(left, right, prime))
+        sealed.append(tuple(holder.encrypt(vector) for vector in vectors))
+    return tuple(sealed)  # type: ignore[arg-type]
+
+
+class LinearCircuit:
+    """Aggregator: Enc(w·V_L·V_R + mask) for one prime, switched down to its smallest modulus."""
+
+    def __init__(self, evaluator: Evaluator, plan: SlotPlan) -> None:
+        self.evaluator = evaluator
+        self.plan = plan
+        self.prime = evaluator.parameters.plain_modulus
+
+    def evaluate(
+        self, total: Residues, pads: Sequence[bytes], weights: Residues, offsets: Sequence[int], rng: Randomness
+    ) -> bytes:
+        """`weights` are per slot; `offsets` are added to the group sums, everything else in the slots is random.
+
+        The mask comes as a fresh public-key encryption, so that the result's second component is fresh as well.
+        """
+        prime = self.prime
+        left, right = (half[self.plan.source] for half in np.split(total, 2))
+        weighted = field.multiply(weights, left, prime)
+        mask = random_with_sums(self.plan, offsets, prime, self.evaluator.parameters.slots, rng)
+        mask[: len(weights)] = field.add(mask[: len(weights)], field.multiply(weighted, right, prime), prime)
+        ciphertexts = [self.evaluator.load(data) for data in pads]
+        result = self.evaluator.linear(ciphertexts, [field.multiply(weights, right, prime), weighted, weights])
+        result = self.evaluator.add(result, self.evaluator.encrypt(mask))
+        while result.limbs > 1:
+            result = self.evaluator.drop_level(result)
+        return self.evaluator.dump(result)
+
+
+def random_with_sums(plan: SlotPlan, sums: Sequence[int], modulus: int, slots: int, rng: Randomness) -> Residues:
+    """A uniform vector over the slots among those whose groups add up to `sums`."""
+    vector = residues(rng, modulus, slots)
+    for (start, stop), wanted in zip(plan.groups, sums, strict=True):
+        vector[stop - 1] = (wanted - field.total(vector[start : stop - 1], modulus)) % modulus
+    return vector
+
+
+def aggregator_circuits(
+    engine: Engine, setup: PublicSetup, primes: Sequence[int], plan: SlotPlan
+) -> list[LinearCircuit]:
+    """Aggregator: one circuit per prime, from the public keys of the set-up."""
+    return [
+        LinearCircuit(engine.evaluator(chosen, public), plan)
+        for chosen, public in zip(parameter_sets(primes), setup.keys, strict=True)
+    ]
+
+
+def leader_decrypt(
+    engine: Engine, secrets: PartySecrets, primes: Sequence[int], plan: SlotPlan, results: Sequence[bytes]
+) -> list[list[int]]:
+    """Leader: decrypt and add up each group, for each prime."""
+    answers = []
+    for chosen, key, prime, data in zip(parameter_sets(primes), secrets.keys, primes, results, strict=True):
+        slots = engine.key_holder(chosen, key).decrypt(data)
+        answers.append(plan.sums(slots, prime))
+    return answers
