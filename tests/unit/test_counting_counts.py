@@ -114,17 +114,20 @@ def test_the_auc_is_exact_beyond_64_bits() -> None:
     assert counts.auc() == (2 * half + 1) * half / (2 * (half + 1) * half)
 
 
-@pytest.mark.parametrize("tp", [[0, 1], [0, 2, 1], [1, 1, 1], [-1, 0, 1], [0.0, 1.0, 2.0], [0, 0, 1 << 62]])
-def test_what_cannot_be_counts_is_refused(tp: Any) -> None:
-    with pytest.raises(InputError, match="tp"):
-        Counts(tp=np.array(tp), fp=np.zeros(3, dtype=np.int64), grid=Grid.even(3))
+@pytest.mark.parametrize("name", ["tp", "fp"])
+@pytest.mark.parametrize("values", [[0, 1], [0, 2, 1], [1, 1, 1], [-1, 0, 1], [0.0, 1.0, 2.0], [0, 0, 1 << 62]])
+def test_what_cannot_be_counts_is_refused(name: str, values: Any) -> None:
+    arrays = {"tp": np.zeros(3, dtype=np.int64), "fp": np.zeros(3, dtype=np.int64), name: np.array(values)}
+    with pytest.raises(InputError, match=f"^{name} "):
+        Counts(tp=arrays["tp"], fp=arrays["fp"], grid=Grid.even(3))
 
 
 def test_counts_are_read_only_and_do_not_print() -> None:
     counts = Counts.from_scores([1, 0], [0.9, 0.1], 10)
     assert repr(counts) == "<Counts at Grid.even(10)>"
-    with pytest.raises(ValueError, match="read-only"):
-        counts.tp[0] = 1
+    for array in (counts.tp, counts.fp):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
     with pytest.raises(AttributeError):
         counts.grid = Grid.even(3)  # type: ignore[misc]
 

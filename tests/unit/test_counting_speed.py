@@ -1,0 +1,56 @@
+"""What counting promises on large data: speed and bounded memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from fheval.experiments.bench_counting import counting_speedup
+
+# VmHWM and not ru_maxrss: the latter starts at the peak of the process that started this one.
+PEAK = """
+import sys
+from pathlib import Path
+from fheval.counting import count_file
+counts = count_file(sys.argv[1], 1000)
+status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+print(counts.samples, status["VmHWM"].split()[0])
+"""
+
+
+@pytest.mark.slow
+def test_ten_million_scores_count_25_times_faster_than_they_sort() -> None:
+    measured = counting_speedup(samples=10**7, decision_points=1000)
+    assert measured["speedup"] >= 25
+    assert abs(measured["difference"]) < 1e-4
+
+
+def test_counting_is_faster_than_sorting_on_a_tenth_of_that() -> None:
+    assert counting_speedup(samples=10**6, decision_points=1000)["speedup"] >= 8
+
+
+def write_rows(path: Path, rows: int) -> None:
+    row = pl.int_range(rows, dtype=pl.Int64, eager=False)
+    label, score = (row % 7 == 0).cast(pl.Int8), (row * 7919 % 1_000_003) / 1_000_003
+    pl.LazyFrame().select(label=label, score=score).sink_parquet(path, row_group_size=1_000_000)
+
+
+def peak_bytes(path: Path, rows: int) -> int:
+    counted, kibibytes = subprocess.run(
+        [sys.executable, "-c", PEAK, str(path)], check=True, capture_output=True, text=True
+    ).stdout.split()
+    assert int(counted) == rows
+    return int(kibibytes) * 1024
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
+def test_a_parquet_file_of_a_hundred_million_rows_counts_in_less_than_a_gigabyte(tmp_path: Path) -> None:
+    path = tmp_path / "large.parquet"
+    write_rows(path, 10**8)
+    assert peak_bytes(path, 10**8) < 10**9
+    path.unlink()
