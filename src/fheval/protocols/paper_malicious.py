@@ -154,7 +154,8 @@ def party_masks(seed: Secret[bytes], round_: Round, run: int, me: str, side: str
     *others, last = round_.parties
     if me != last:
         return own(me)
-    return np.negative(np.sum([own(party) for party in others], axis=0))
+    total: FloatVector = np.sum([own(party) for party in others], axis=0)
+    return -total
 
 
 def party_submit(
