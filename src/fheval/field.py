@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from math import isqrt, prod
+from math import gcd, isqrt, prod
 
 import numpy as np
 import numpy.typing as npt
@@ -96,7 +96,8 @@ def rational(value: int, modulus: int, bound: int) -> tuple[int, int] | None:
     numerator, denominator = (r1, s1) if s1 > 0 else (-r1, -s1)
     if not 0 < denominator <= bound or not 0 <= numerator <= bound:
         return None
-    if (numerator - value * denominator) % modulus:
+    # A common factor is one of the modulus too: cancelling it would leave a fraction that is not ≡ value.
+    if gcd(numerator, denominator) > 1:
         return None
     return numerator, denominator
 
@@ -107,6 +108,8 @@ def ntt_primes(*, bits: int, order: int, count: int) -> tuple[int, ...]:
     found: list[int] = []
     candidate = ((1 << bits) - 2) // order * order + 1
     while len(found) < count:
+        if candidate < 2:
+            raise ValueError(f"There are only {len(found)} primes below 2^{bits} that are 1 modulo {order}.")
         if is_prime(candidate):
             found.append(candidate)
         candidate -= order

@@ -58,7 +58,7 @@ class Secret(Generic[T]):
     def _refuse(self, *_: Any) -> NoReturn:
         raise TypeError("A Secret is neither copied nor pickled; pass the one object on.")
 
-    __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = __getstate__ = _refuse  # type: ignore[assignment]
+    __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = __getstate__ = _refuse
 
 
 class Randomness(Protocol):
@@ -142,11 +142,13 @@ def integer_between(rng: Randomness, low: int, high: int) -> int:
 
 def residues(rng: Randomness, modulus: int, count: int) -> npt.NDArray[np.uint64]:
     """Draw `count` elements of Z/modulus, each exactly uniform, by vectorised rejection (modulus below 2^63)."""
+    if not 1 <= modulus < 1 << 63:
+        raise ValueError("The modulus must be at least 1 and below 2^63.")
     mask = np.uint64((1 << (modulus - 1).bit_length()) - 1)
     parts: list[npt.NDArray[np.uint64]] = []
     missing = count
     while missing:
-        # Draw in blocks of what is missing: at most one bit in two is rejected, so a few rounds do.
+        # Draw in blocks of what is missing: fewer than one in two are rejected, so a few rounds do.
         drawn = np.frombuffer(rng.draw(8 * missing), dtype="<u8") & mask
         kept = drawn[drawn < np.uint64(modulus)]
         parts.append(kept)
@@ -179,6 +181,8 @@ def log_uniform_integer(rng: Randomness, low: int, spare_bits: int) -> int:
 
     low' is the next multiple of 2^64, so that the mantissa's 64 bits never have to be rounded.
     """
+    if low < 1:
+        raise ValueError("The lower end must be at least 1.")
     unit = -(-low >> 64)
     return unit * _log_uniform_mantissa(rng, 64) << integer_below(rng, spare_bits)
 

@@ -25,11 +25,18 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid
     """Base of all messages; prints the sizes of its bytes and never their content."""
 
     def __repr__(self) -> str:
-        shown = []
-        for name in self.__struct_fields__:
-            value = getattr(self, name)
-            shown.append(f"{name}=<{len(value)} bytes>" if isinstance(value, bytes) else f"{name}={value!r}")
+        shown = (f"{name}={_shown(getattr(self, name))}" for name in self.__struct_fields__)
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return f"<{len(value)} bytes>"
+    if isinstance(value, (tuple, list, set, frozenset)):
+        return f"({', '.join(map(_shown, value))})"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_shown(key)}: {_shown(item)}' for key, item in value.items())}}}"
+    return repr(value)
 
 
 M = TypeVar("M", bound=Message)
@@ -44,8 +51,7 @@ def decode(data: bytes, expected: type[M], *, sender: str, limit: int = DEFAULT_
     """Read a message of the expected type, or blame `sender` in a `RemoteProtocolError`."""
     if len(data) > limit:
         raise RemoteProtocolError(
-            f"A message of {len(data)} bytes from {sender} exceeds the limit of {limit} bytes. "
-            "The round was aborted.",
+            f"A message of {len(data)} bytes from {sender} exceeds the limit of {limit} bytes. The round was aborted.",
             step=expected.__name__,
             culprit=sender,
         )

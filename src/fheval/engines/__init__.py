@@ -64,7 +64,7 @@ def why_unavailable(name: str) -> str | None:
     try:
         _LOADERS[name]()
     except ImportError as error:
-        return str(error).splitlines()[0]
+        return str(error).partition("\n")[0]
     return None
 
 

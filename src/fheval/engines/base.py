@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fheval.engines.parameters import Parameters
-from fheval.errors import CapacityError
+from fheval.errors import CapacityError, EngineError, PrecisionError
 from fheval.secrets import Secret
 
 Vector = npt.NDArray[Any]
@@ -85,11 +85,11 @@ class Evaluator(ABC):
 
     @abstractmethod
     def multiply(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
-        """left·right, slot by slot, relinearised; in CKKS rescaled, one level down."""
+        """left·right, slot by slot, relinearised; in CKKS one level down, in BFV before any level is dropped."""
 
     @abstractmethod
     def multiply_plain(self, ciphertext: Ciphertext, values: Vector) -> Ciphertext:
-        """ciphertext·values, slot by slot; in CKKS rescaled, one level down."""
+        """ciphertext·values, slot by slot; in CKKS one level down, in BFV before any level is dropped."""
 
     @abstractmethod
     def rotate(self, ciphertext: Ciphertext, steps: int) -> Ciphertext:
@@ -97,7 +97,11 @@ class Evaluator(ABC):
 
     @abstractmethod
     def drop_level(self, ciphertext: Ciphertext) -> Ciphertext:
-        """Switch to the next smaller modulus: fewer bytes, same content."""
+        """Switch to the next smaller modulus: fewer bytes, same content.
+
+        `EngineError` at the smallest modulus, which has one prime, or as many as exceed BFV's plain modulus. In CKKS a
+        ciphertext that was dropped to a level and one that was rescaled to it have different scales, and do not add.
+        """
 
     def linear(self, ciphertexts: Sequence[Ciphertext], values: Sequence[Vector]) -> Ciphertext:
         """Σ ciphertexts[i]·values[i]."""
@@ -134,23 +138,63 @@ class Engine(ABC):
         """Take the role of an evaluator."""
 
 
-def checked_vector(values: Vector, parameters: Parameters) -> Vector:
-    """A contiguous vector of the scheme's type that fits the slots; what cannot be encoded raises."""
+def checked_vector(values: Vector, parameters: Parameters, limbs: int | None = None) -> Vector:
+    """A contiguous vector of the scheme's type that fits slots and level; what cannot be encoded raises."""
     if values.ndim != 1 or len(values) > parameters.slots:
         raise CapacityError(
             f"A vector of shape {values.shape} does not fit the {parameters.slots} slots of {parameters.name}. "
             "Use fewer decision points."
         )
     if parameters.scheme == "bfv":
-        vector = np.ascontiguousarray(values, dtype=np.uint64)
-        if vector.size and int(vector.max()) >= parameters.plain_modulus:
-            raise CapacityError(f"A value is not below the plain modulus {parameters.plain_modulus}. Reduce it first.")
-        return vector
+        return _checked_residues(values, parameters)
+    return _checked_numbers(values, parameters, parameters.limbs if limbs is None else limbs)
+
+
+def _checked_residues(values: Vector, parameters: Parameters) -> Vector:
+    if values.size and values.dtype.kind not in "iu":
+        raise PrecisionError(f"BFV encodes integers and not {values.dtype}. Round and reduce the vector first.")
+    vector = np.ascontiguousarray(values, dtype=np.uint64)
+    if vector.size and int(vector.max()) >= parameters.plain_modulus:
+        raise CapacityError(f"A value is not below the plain modulus {parameters.plain_modulus}. Reduce it first.")
+    return vector
+
+
+def _checked_numbers(values: Vector, parameters: Parameters, limbs: int) -> Vector:
+    if values.dtype.kind not in "biufc":
+        raise PrecisionError(f"CKKS encodes numbers and not {values.dtype}. Convert the vector first.")
     vector = np.ascontiguousarray(values, dtype=np.complex128 if np.iscomplexobj(values) else np.float64)
     if not np.all(np.isfinite(vector)):
         raise CapacityError("NaN and infinite values cannot be encoded. Check what the vector was computed from.")
-    # The library would wrap around silently: a fresh value may fill the modulus left after the last product.
-    largest = 2.0 ** (sum(parameters.modulus_bits[:2]) - parameters.scale_bits - 1)
+    # The library would wrap around silently: a fresh value may fill the modulus left after the last but one
+    # product, a value at the last level what is left there.
+    largest = 2.0 ** (sum(parameters.modulus_bits[: min(limbs, 2)]) - parameters.scale_bits - 1)
     if vector.size and float(np.abs(vector).max()) >= largest:
-        raise CapacityError(f"A value of 2^{np.log2(np.abs(vector).max()):.0f} exceeds what {parameters.name} carries.")
+        raise CapacityError(
+            f"A value of 2^{np.log2(np.abs(vector).max()):.0f} exceeds what {parameters.name} carries "
+            f"with {limbs} primes left. Scale the vector down."
+        )
     return vector
+
+
+def require_factor(values: Vector) -> None:
+    """Refuse a factor of nothing but zeros: the product would be a ciphertext that anyone can read."""
+    if not np.any(values):
+        raise EngineError("A product with zeros only hides nothing. Leave the term out.")
+
+
+def require_same_level(left: Ciphertext, right: Ciphertext) -> None:
+    """Refuse to combine ciphertexts under different moduli."""
+    if left.limbs != right.limbs:
+        raise EngineError("Ciphertexts of different levels do not combine. Drop levels first.")
+
+
+def require_room(ciphertext: Ciphertext, parameters: Parameters, fresh_limbs: int) -> None:
+    """Refuse a product for which no level is left; in BFV a dropped level leaves too little for any."""
+    if ciphertext.limbs <= (1 if parameters.scheme == "ckks" else fresh_limbs - 1):
+        raise EngineError("There is no level left for another product. Multiply before dropping levels.")
+
+
+def require_rotation(parameters: Parameters, steps: int) -> None:
+    """Refuse a rotation that the parameters did not ask a key for, and any in BFV, whose slots lie in two rows."""
+    if parameters.scheme != "ckks" or steps not in parameters.rotations:
+        raise EngineError(f"There is no rotation key for {steps} steps. Ask for it when the keys are made.")

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from fheval import field
-from fheval.engines import container
-from fheval.engines.base import Ciphertext, Engine, Evaluator, KeyHolder, Keys, Vector, checked_vector
+from fheval.engines import base, container
+from fheval.engines.base import Ciphertext, Engine, Evaluator, KeyHolder, Keys, Vector
 from fheval.engines.parameters import Parameters
 from fheval.errors import EngineError
 from fheval.secrets import Secret
@@ -27,8 +28,8 @@ class _Codec:
         self._key_id = key_id
         self._type: Any = np.dtype("<c16" if parameters.scheme == "ckks" else "<u8")
 
-    def full(self, values: Vector) -> Vector:
-        vector = checked_vector(values, self.parameters)
+    def full(self, values: Vector, limbs: int | None = None) -> Vector:
+        vector = base.checked_vector(values, self.parameters, limbs)
         out = np.zeros(self.parameters.slots, dtype=self._type)
         out[: len(vector)] = vector
         return out
@@ -43,9 +44,11 @@ class _Codec:
         _, limbs, payload = container.unpack(
             container.CIPHERTEXT, ClearEngine.name, self.parameters, self._key_id, data
         )
-        values = np.frombuffer(payload, dtype=self._type)
-        if len(values) != self.parameters.slots or not 1 <= limbs <= self.parameters.limbs:
+        if len(payload) != self.parameters.slots * self._type.itemsize or not 1 <= limbs <= self.parameters.limbs:
             raise EngineError("A ciphertext has the wrong size. Ask the sender to send it again.")
+        values = np.frombuffer(payload, dtype=self._type)
+        if self.parameters.scheme == "bfv" and int(values.max()) >= self.parameters.plain_modulus:
+            raise EngineError("A ciphertext holds impossible residues. Ask the sender to send it again.")
         return Ciphertext(values.copy(), limbs)
 
 
@@ -58,7 +61,18 @@ class _KeyHolder(_Codec, KeyHolder):
         return vector
 
 
+class _PublicKeys(msgspec.Struct, frozen=True, array_like=True):
+    """Which evaluation keys there would be."""
+
+    product: bool
+    rotations: tuple[int, ...]
+
+
 class _Evaluator(_Codec, Evaluator):
+    def __init__(self, parameters: Parameters, key_id: bytes, keys: _PublicKeys) -> None:
+        super().__init__(parameters, key_id)
+        self._keys = keys
+
     def load(self, data: bytes) -> Ciphertext:
         return self.unpack(data)
 
@@ -66,34 +80,38 @@ class _Evaluator(_Codec, Evaluator):
         return self.pack(ciphertext)
 
     def encrypt(self, values: Vector, like: Ciphertext | None = None) -> Ciphertext:
-        return Ciphertext(self.full(values), like.limbs if like else self.parameters.limbs)
+        limbs = like.limbs if like else self.parameters.limbs
+        return Ciphertext(self.full(values, limbs), limbs)
 
     def add(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
-        if left.limbs != right.limbs:
-            raise EngineError("Ciphertexts of different levels cannot be added. Drop levels first.")
+        base.require_same_level(left, right)
         return Ciphertext(self._sum(left.handle, right.handle), left.limbs)
 
     def accumulate(self, total: Ciphertext, term: Ciphertext) -> None:
         total.handle = self.add(total, term).handle
 
     def add_plain(self, ciphertext: Ciphertext, values: Vector) -> Ciphertext:
-        return Ciphertext(self._sum(ciphertext.handle, self.full(values)), ciphertext.limbs)
+        return Ciphertext(self._sum(ciphertext.handle, self.full(values, ciphertext.limbs)), ciphertext.limbs)
 
     def multiply(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
-        if left.limbs != right.limbs:
-            raise EngineError("Ciphertexts of different levels cannot be multiplied. Drop levels first.")
+        if not self._keys.product:
+            raise EngineError(f"Parameter set {self.parameters.name} has no ciphertext product. Choose another set.")
+        base.require_same_level(left, right)
         return self._product(left, right.handle)
 
     def multiply_plain(self, ciphertext: Ciphertext, values: Vector) -> Ciphertext:
-        return self._product(ciphertext, self.full(values))
+        base.require_factor(values)
+        return self._product(ciphertext, self.full(values, ciphertext.limbs))
 
     def rotate(self, ciphertext: Ciphertext, steps: int) -> Ciphertext:
-        if steps not in self.parameters.rotations:
-            raise EngineError(f"There is no rotation key for {steps} steps. Ask for it when the keys are made.")
+        base.require_rotation(self.parameters, steps)
+        if steps not in self._keys.rotations:
+            raise EngineError("These public keys hold no such rotation key. Ask the leader for keys of this round.")
         return Ciphertext(np.roll(ciphertext.handle, -steps), ciphertext.limbs)
 
     def drop_level(self, ciphertext: Ciphertext) -> Ciphertext:
-        if ciphertext.limbs == 1:
+        left = sum(self.parameters.modulus_bits[: ciphertext.limbs - 1])
+        if left <= self.parameters.plain_modulus.bit_length():
             raise EngineError("The ciphertext is at its lowest level already.")
         return Ciphertext(ciphertext.handle, ciphertext.limbs - 1)
 
@@ -103,10 +121,9 @@ class _Evaluator(_Codec, Evaluator):
         return field.add(left, right, self.parameters.plain_modulus)
 
     def _product(self, left: Ciphertext, right: Vector) -> Ciphertext:
+        base.require_room(left, self.parameters, self.parameters.limbs)
         if self.parameters.scheme == "bfv":
             return Ciphertext(field.multiply(left.handle, right, self.parameters.plain_modulus), left.limbs)
-        if left.limbs == 1:
-            raise EngineError("There is no level left for another product.")
         return Ciphertext(left.handle * right, left.limbs - 1)
 
 
@@ -116,10 +133,11 @@ class ClearEngine(Engine):
     name = "clear"
 
     def generate_keys(self, parameters: Parameters) -> Keys:
-        """Make a key id; there is no key."""
+        """Make a key id, and a note of the evaluation keys; there is no key."""
         key_id = os.urandom(container.KEY_ID_BYTES)
         secret = container.pack(container.SECRET_KEY, self.name, parameters, key_id, 0, b"")
-        public = container.pack(container.PUBLIC_KEYS, self.name, parameters, key_id, 0, b"")
+        keys = msgspec.msgpack.encode(_PublicKeys(parameters.depth > 0, parameters.rotations))
+        public = container.pack(container.PUBLIC_KEYS, self.name, parameters, key_id, 0, keys)
         return Keys(parameters=parameters, secret=Secret(secret), public=public)
 
     def key_holder(self, parameters: Parameters, secret: Secret[bytes]) -> KeyHolder:
@@ -129,5 +147,8 @@ class ClearEngine(Engine):
 
     def evaluator(self, parameters: Parameters, public: bytes) -> Evaluator:
         """Take the role of an evaluator."""
-        key_id, _, _ = container.unpack(container.PUBLIC_KEYS, self.name, parameters, None, public)
-        return _Evaluator(parameters, key_id)
+        key_id, _, keys = container.unpack(container.PUBLIC_KEYS, self.name, parameters, None, public)
+        try:
+            return _Evaluator(parameters, key_id, msgspec.msgpack.decode(keys, type=_PublicKeys))
+        except msgspec.DecodeError as error:
+            raise EngineError("The public keys are malformed. Ask the leader to send them again.") from error

@@ -15,8 +15,10 @@ from fheval.errors import EngineError
 
 MAGIC = b"FHEC"
 KEY_ID_BYTES = 8
-# magic, kind, engine and parameters (hash), key id, number of primes, checksum of the payload
-_LAYOUT = struct.Struct(f"<4sB8s{KEY_ID_BYTES}sBI")
+# magic, kind, engine and parameters (hash), key id, number of primes; then a checksum of these and the payload
+_FIELDS = struct.Struct(f"<4sB8s{KEY_ID_BYTES}sB")
+_CHECKSUM = struct.Struct("<I")
+HEAD_BYTES = _FIELDS.size + _CHECKSUM.size
 
 CIPHERTEXT, SECRET_KEY, PUBLIC_KEYS = 1, 2, 3
 _NAMES = {CIPHERTEXT: "ciphertext", SECRET_KEY: "secret key", PUBLIC_KEYS: "public keys"}
@@ -28,8 +30,8 @@ def _setting(engine: str, parameters: Parameters) -> bytes:
 
 def pack(kind: int, engine: str, parameters: Parameters, key_id: bytes, limbs: int, payload: bytes) -> bytes:
     """Put the envelope around `payload`."""
-    head = _LAYOUT.pack(MAGIC, kind, _setting(engine, parameters), key_id, limbs, zlib.crc32(payload))
-    return head + payload
+    fields = _FIELDS.pack(MAGIC, kind, _setting(engine, parameters), key_id, limbs)
+    return fields + _CHECKSUM.pack(zlib.crc32(payload, zlib.crc32(fields))) + payload
 
 
 def unpack(
@@ -37,9 +39,9 @@ def unpack(
 ) -> tuple[bytes, int, memoryview]:
     """Check the envelope and give key id, number of primes and payload; `EngineError` says what does not fit."""
     name = _NAMES[kind]
-    if len(data) < _LAYOUT.size:
+    if len(data) < HEAD_BYTES:
         raise EngineError(f"A {name} of {len(data)} bytes is truncated. Ask the sender to send it again.")
-    magic, found, setting, owner, limbs, checksum = _LAYOUT.unpack_from(data)
+    magic, found, setting, owner, limbs = _FIELDS.unpack_from(data)
     if magic != MAGIC or found != kind:
         raise EngineError(f"These bytes are not a {name}. Check that all members run the same version of fheval.")
     if setting != _setting(engine, parameters):
@@ -49,7 +51,8 @@ def unpack(
         )
     if key_id is not None and owner != key_id:
         raise EngineError(f"This {name} belongs to another key. Check that it comes from this round.")
-    payload = memoryview(data)[_LAYOUT.size :]
-    if zlib.crc32(payload) != checksum:
+    payload = memoryview(data)[HEAD_BYTES:]
+    (checksum,) = _CHECKSUM.unpack_from(data, _FIELDS.size)
+    if zlib.crc32(payload, zlib.crc32(memoryview(data)[: _FIELDS.size])) != checksum:
         raise EngineError(f"A {name} arrived damaged or truncated. Ask the sender to send it again.")
     return owner, limbs, payload

@@ -3,27 +3,28 @@
 Two traits of the library shape this module. Its evaluation keys live in maps of the whole process, so they are put
 there for the length of one operation and taken out again: roles and rounds in one process never share a key. And its
 reader trusts the structure of what it reads, so a ciphertext travels as bare residues, which are checked and set
-into a frame that this process has written itself.
+into a frame that this process has written itself, and a key must have the structure of one made here.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import log2
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 import openfhe
 
-from fheval.engines import container
-from fheval.engines.base import Ciphertext, Engine, Evaluator, KeyHolder, Keys, Vector, checked_vector
+from fheval.engines import base, container
+from fheval.engines.base import Ciphertext, Engine, Evaluator, KeyHolder, Keys, Vector
 from fheval.engines.memory import MemoryFile
 from fheval.engines.parameters import Parameters
+from fheval.engines.residues import Frame, Shape, bare, find_spans, repeated_primes
 from fheval.errors import EngineError
 from fheval.secrets import Secret
 
@@ -35,12 +36,25 @@ _KEY_MAPS = threading.RLock()
 # The size of all primes that OpenFHE picks for BFV.
 _BFV_PRIME_BITS = 60
 
+KeyKind = Literal["secret", "encryption", "relinearisation", "rotation"]
+
+
+@contextmanager
+def _refusals(what: str) -> Iterator[None]:
+    """Turn what OpenFHE throws into an `EngineError`."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise EngineError(f"OpenFHE refused {what}. Check that all of it comes from this round.") from error
+
 
 class _Setting:
     """The context of one parameter set, shared by all roles; it holds no keys."""
 
     def __init__(self, parameters: Parameters) -> None:
+        parameters.require_slot_field()
         self.parameters = parameters
+        self._shapes: dict[KeyKind, Shape] = {}
         self.ckks = parameters.scheme == "ckks"
         chosen = self._ckks(parameters) if self.ckks else self._bfv(parameters)
         chosen.SetRingDim(parameters.ring)
@@ -77,7 +91,7 @@ class _Setting:
         return chosen
 
     def encode(self, values: Vector, level: int = 0) -> Any:
-        vector = checked_vector(values, self.parameters)
+        vector = base.checked_vector(values, self.parameters, self.limbs - level)
         if self.ckks:
             return self.context.MakeCKKSPackedPlaintext(vector if len(vector) else np.zeros(1), 1, level)
         modulus = self.parameters.plain_modulus
@@ -89,14 +103,50 @@ class _Setting:
         if self.ckks:
             return np.asarray(plain.GetCKKSPackedValueArray(), dtype=np.complex128)
         plain.SetLength(self.parameters.slots)
-        return np.mod(plain.GetPackedValueArray(), self.parameters.plain_modulus).astype(np.uint64)
+        centred: Vector = plain.GetPackedValueArray()
+        return np.mod(centred, self.parameters.plain_modulus).astype(np.uint64)
 
     def fresh(self, key: Any, values: Vector, level: int = 0) -> Any:
         """Encrypt under a public or secret key; BFV is dropped to the level afterwards, CKKS encoded at it."""
-        handle = self.context.Encrypt(key, self.encode(values, level))
+        plain = self.encode(values, level if self.ckks else 0)
+        with _refusals("to encrypt"):
+            handle = self.context.Encrypt(key, plain)
         if level and not self.ckks:
             handle = self.context.Compress(handle, self.limbs - level)
         return handle
+
+    def new_keys(self, kinds: Sequence[KeyKind]) -> dict[KeyKind, bytes]:
+        """Make a key pair and write the keys that are asked for, remembering what such keys look like."""
+        with _empty_key_maps():
+            pair = self.context.KeyGen()
+            written = {kind: MemoryFile().written_by(self._writer(kind, pair)) for kind in kinds}
+        for kind, data in written.items():
+            if kind not in self._shapes:
+                primes = self.primes if kind == "secret" else repeated_primes(data, self.parameters.ring)
+                self._shapes[kind] = Shape.of(data, self.parameters.ring, primes, pair.publicKey.GetKeyTag())
+        return written
+
+    def _writer(self, kind: KeyKind, pair: Any) -> Callable[[str], object]:
+        tag = pair.publicKey.GetKeyTag()
+        if kind == "relinearisation":
+            self.context.EvalMultKeyGen(pair.secretKey)
+            return lambda path: self.context.SerializeEvalMultKey(path, openfhe.BINARY, tag)
+        if kind == "rotation":
+            self.context.EvalRotateKeyGen(pair.secretKey, list(self.parameters.rotations))
+            return lambda path: self.context.SerializeEvalAutomorphismKey(path, openfhe.BINARY, tag)
+        key = pair.secretKey if kind == "secret" else pair.publicKey
+        return lambda path: openfhe.SerializeToFile(path, key, openfhe.BINARY)
+
+    def check_key(self, kind: KeyKind, data: bytes | memoryview) -> None:
+        """Refuse a key that OpenFHE's reader could not be trusted with."""
+        if kind not in self._shapes:
+            self.new_keys([kind])
+        self._shapes[kind].check(data)
+
+    @cached_property
+    def primes(self) -> frozenset[int]:
+        """The primes of a fresh ciphertext, which are those of the encryption key."""
+        return repeated_primes(self.new_keys(["encryption"])["encryption"], self.parameters.ring)
 
 
 @lru_cache(maxsize=64)
@@ -109,72 +159,48 @@ class _Frames:
 
     def __init__(self, setting: _Setting, key_id: bytes, key: Any) -> None:
         self._setting = setting
+        self._parameters = setting.parameters
         self._key_id = key_id
         self._key = key
         self._memory = MemoryFile()
-        self._by_limbs: dict[int, tuple[bytearray, list[tuple[int, int]]]] = {}
+        self._by_limbs: dict[int, Frame] = {}
 
-    def write(self, handle: Any) -> bytes:
-        data = self._saved(handle)
-        spans = self._residues(data)
-        size = 8 * self._setting.parameters.ring
-        payload = b"".join(data[start : start + size] for start, _ in spans)
+    def write(self, ciphertext: Ciphertext) -> bytes:
+        data = self._saved(ciphertext.handle)
+        payload = bare(data, find_spans(data, self._parameters.ring, self._setting.primes), self._parameters.ring)
         return container.pack(
-            container.CIPHERTEXT, OpenFheEngine.name, self._setting.parameters, self._key_id, len(spans) // 2, payload
+            container.CIPHERTEXT, OpenFheEngine.name, self._parameters, self._key_id, ciphertext.limbs, payload
         )
 
     def read(self, data: bytes) -> Ciphertext:
-        parameters = self._setting.parameters
         _, limbs, payload = container.unpack(
-            container.CIPHERTEXT, OpenFheEngine.name, parameters, self._key_id, data
+            container.CIPHERTEXT, OpenFheEngine.name, self._parameters, self._key_id, data
         )
         if not 1 <= limbs <= self._setting.limbs:
             raise EngineError("A ciphertext is not of the form it claims. Ask the sender to send it again.")
-        frame, spans = self._frame(limbs)
-        size = 8 * parameters.ring
-        if len(payload) != size * len(spans):
-            raise EngineError("A ciphertext has the wrong size. Ask the sender to send it again.")
-        for index, (start, prime) in enumerate(spans):
-            part = payload[index * size : (index + 1) * size]
-            if int(np.frombuffer(part, dtype="<u8").max()) >= prime:
-                raise EngineError("A ciphertext holds impossible residues. Ask the sender to send it again.")
-            frame[start : start + size] = part
+        frame = self._frame(limbs).filled(payload)
         handle, done = openfhe.DeserializeCiphertext(self._memory.holding(frame), openfhe.BINARY)
         if not done:
             raise EngineError("OpenFHE cannot read this ciphertext. Ask the sender to send it again.")
         return Ciphertext(handle, limbs)
 
-    def _frame(self, limbs: int) -> tuple[bytearray, list[tuple[int, int]]]:
+    def _frame(self, limbs: int) -> Frame:
         if limbs not in self._by_limbs:
             level = self._setting.limbs - limbs
             data = self._saved(self._setting.fresh(self._key, np.zeros(1, dtype=np.uint64), level))
-            self._by_limbs[limbs] = bytearray(data), self._residues(data)
+            spans = find_spans(data, self._parameters.ring, self._setting.primes)
+            self._by_limbs[limbs] = Frame(data, spans, self._parameters.ring)
         return self._by_limbs[limbs]
 
     def _saved(self, handle: Any) -> bytes:
         return self._memory.written_by(lambda path: openfhe.SerializeToFile(path, handle, openfhe.BINARY))
-
-    def _residues(self, data: bytes) -> list[tuple[int, int]]:
-        """Where each vector of residues starts, and its prime: the length comes before it, the prime after it."""
-        ring = self._setting.parameters.ring
-        length = ring.to_bytes(8, "little")
-        spans: list[tuple[int, int]] = []
-        position = data.find(length)
-        while position >= 0:
-            start, end = position + 8, position + 8 + 8 * ring
-            prime = int.from_bytes(data[end : end + 8], "little")
-            if prime >> 40 and prime % (2 * ring) == 1:
-                spans.append((start, prime))
-                position = data.find(length, end)
-            else:
-                position = data.find(length, position + 1)
-        return spans
 
 
 class _KeyHolder(KeyHolder):
     def __init__(self, parameters: Parameters, key_id: bytes, secret: memoryview) -> None:
         self.parameters = parameters
         self._setting = _setting(parameters)
+        self._setting.check_key("secret", secret)
         memory = MemoryFile()
         self._key, done = openfhe.DeserializePrivateKey(memory.holding(secret), openfhe.BINARY)
         memory.wipe()
@@ -183,17 +209,18 @@ class _KeyHolder(KeyHolder):
         self._frames = _Frames(self._setting, key_id, self._key)
 
     def encrypt(self, values: Vector) -> bytes:
-        return self._frames.write(self._setting.fresh(self._key, values))
+        return self._frames.write(Ciphertext(self._setting.fresh(self._key, values), self._setting.limbs))
 
     def decrypt(self, data: bytes) -> Vector:
         handle = self._frames.read(data).handle
-        return self._setting.decode(self._setting.context.Decrypt(self._key, handle))
+        with _refusals("to decrypt"):
+            return self._setting.decode(self._setting.context.Decrypt(self._key, handle))
 
 
 class _PublicKeys(msgspec.Struct, frozen=True, array_like=True):
     encryption: bytes
-    relinearisation: bytes
-    rotation: bytes
+    relinearisation: bytes = b""
+    rotation: bytes = b""
 
 
 class _Evaluator(Evaluator):
@@ -202,16 +229,19 @@ class _Evaluator(Evaluator):
         self._setting = _setting(parameters)
         self._context = self._setting.context
         memory = MemoryFile()
+        self._setting.check_key("encryption", keys.encryption)
         self._key, done = openfhe.DeserializePublicKey(memory.holding(keys.encryption), openfhe.BINARY)
         if not done:
             raise EngineError("OpenFHE cannot read the public key. Ask the leader to send it again.")
         self._tag = self._key.GetKeyTag()
         self._relinearisation = self._rotation = None
-        with _empty_key_maps():
+        with _empty_key_maps(), _refusals("these keys"):
             if keys.relinearisation:
+                self._setting.check_key("relinearisation", keys.relinearisation)
                 self._context.DeserializeEvalMultKey(memory.holding(keys.relinearisation), openfhe.BINARY)
                 self._relinearisation = self._context.GetEvalMultKeyVector(self._tag)
-            if keys.rotation:
+            if keys.rotation and parameters.rotations:
+                self._setting.check_key("rotation", keys.rotation)
                 self._context.DeserializeEvalAutomorphismKey(memory.holding(keys.rotation), openfhe.BINARY)
                 self._rotation = self._context.GetEvalAutomorphismKeyMap(self._tag)
         self._frames = _Frames(self._setting, key_id, self._key)
@@ -220,41 +250,45 @@ class _Evaluator(Evaluator):
         return self._frames.read(data)
 
     def dump(self, ciphertext: Ciphertext) -> bytes:
-        return self._frames.write(ciphertext.handle)
+        return self._frames.write(ciphertext)
 
     def encrypt(self, values: Vector, like: Ciphertext | None = None) -> Ciphertext:
         level = self._level(like) if like else 0
         return Ciphertext(self._setting.fresh(self._key, values, level), self._setting.limbs - level)
 
     def add(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
-        _same_level(left, right)
+        base.require_same_level(left, right)
         return Ciphertext(self._context.EvalAdd(left.handle, right.handle), left.limbs)
 
     def accumulate(self, total: Ciphertext, term: Ciphertext) -> None:
-        _same_level(total, term)
+        base.require_same_level(total, term)
         self._context.EvalAddInPlace(total.handle, term.handle)
 
     def add_plain(self, ciphertext: Ciphertext, values: Vector) -> Ciphertext:
-        plain = self._setting.encode(values, self._level(ciphertext) if self._setting.ckks else 0)
+        level = self._level(ciphertext)
+        if level and not self._setting.ckks:
+            # OpenFHE scales a plaintext for the full modulus whatever is left of it, and gives a wrong sum.
+            return self.add(ciphertext, self.encrypt(values, ciphertext))
+        plain = self._setting.encode(values, level)
         return Ciphertext(self._context.EvalAdd(ciphertext.handle, plain), ciphertext.limbs)
 
     def multiply(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
-        _same_level(left, right)
         if self._relinearisation is None:
             raise EngineError(f"Parameter set {self.parameters.name} has no ciphertext product. Choose another set.")
-        self._require_level(left)
-        with self._keys_in_place():
+        base.require_same_level(left, right)
+        base.require_room(left, self.parameters, self._setting.limbs)
+        with self._keys_in_place(), _refusals("a product"):
             return self._rescaled(self._context.EvalMult(left.handle, right.handle), left.limbs)
 
     def multiply_plain(self, ciphertext: Ciphertext, values: Vector) -> Ciphertext:
-        self._require_level(ciphertext)
-        plain = self._setting.encode(values, self._level(ciphertext) if self._setting.ckks else 0)
+        base.require_factor(values)
+        base.require_room(ciphertext, self.parameters, self._setting.limbs)
+        plain = self._setting.encode(values, self._level(ciphertext))
         return self._rescaled(self._context.EvalMult(ciphertext.handle, plain), ciphertext.limbs)
 
     def rotate(self, ciphertext: Ciphertext, steps: int) -> Ciphertext:
-        if steps not in self.parameters.rotations:
-            raise EngineError(f"There is no rotation key for {steps} steps. Ask for it when the keys are made.")
-        with self._keys_in_place():
+        base.require_rotation(self.parameters, steps)
+        with self._keys_in_place(), _refusals("a rotation"):
             return Ciphertext(self._context.EvalRotate(ciphertext.handle, steps), ciphertext.limbs)
 
     def drop_level(self, ciphertext: Ciphertext) -> Ciphertext:
@@ -269,10 +303,6 @@ class _Evaluator(Evaluator):
     def _level(self, ciphertext: Ciphertext) -> int:
         return self._setting.limbs - ciphertext.limbs
 
-    def _require_level(self, ciphertext: Ciphertext) -> None:
-        if self._setting.ckks and ciphertext.limbs == 1:
-            raise EngineError("There is no level left for another product.")
-
     def _rescaled(self, handle: Any, limbs: int) -> Ciphertext:
         if self._setting.ckks:
             return Ciphertext(self._context.Rescale(handle), limbs - 1)
@@ -286,11 +316,6 @@ class _Evaluator(Evaluator):
             if self._rotation is not None:
                 openfhe.CryptoContext.InsertEvalAutomorphismKey(self._rotation, self._tag)
             yield
-
-
-def _same_level(left: Ciphertext, right: Ciphertext) -> None:
-    if left.limbs != right.limbs:
-        raise EngineError("Ciphertexts of different levels do not combine. Drop levels first.")
 
 
 @contextmanager
@@ -316,25 +341,14 @@ class OpenFheEngine(Engine):
 
     def generate_keys(self, parameters: Parameters) -> Keys:
         """Make a key set."""
-        context = _setting(parameters).context
-        memory = MemoryFile()
-        relinearisation = rotation = b""
-        with _empty_key_maps():
-            pair = context.KeyGen()
-            tag = pair.publicKey.GetKeyTag()
-            if parameters.depth:
-                context.EvalMultKeyGen(pair.secretKey)
-                relinearisation = memory.written_by(
-                    lambda path: context.SerializeEvalMultKey(path, openfhe.BINARY, tag)
-                )
-            if parameters.rotations:
-                context.EvalRotateKeyGen(pair.secretKey, list(parameters.rotations))
-                rotation = memory.written_by(
-                    lambda path: context.SerializeEvalAutomorphismKey(path, openfhe.BINARY, tag)
-                )
-        encryption = memory.written_by(lambda path: openfhe.SerializeToFile(path, pair.publicKey, openfhe.BINARY))
-        secret = memory.written_by(lambda path: openfhe.SerializeToFile(path, pair.secretKey, openfhe.BINARY))
-        public = msgspec.msgpack.encode(_PublicKeys(encryption, relinearisation, rotation))
+        kinds: list[KeyKind] = ["secret", "encryption"]
+        if parameters.depth:
+            kinds.append("relinearisation")
+        if parameters.rotations:
+            kinds.append("rotation")
+        keys = _setting(parameters).new_keys(kinds)
+        secret = keys.pop("secret")
+        public = msgspec.msgpack.encode(_PublicKeys(**keys))
         key_id = os.urandom(container.KEY_ID_BYTES)
         return Keys(
             parameters=parameters,
@@ -352,5 +366,5 @@ class OpenFheEngine(Engine):
         key_id, _, keys = container.unpack(container.PUBLIC_KEYS, self.name, parameters, None, public)
         try:
             return _Evaluator(parameters, key_id, msgspec.msgpack.decode(keys, type=_PublicKeys))
-        except (msgspec.DecodeError, RuntimeError) as error:
+        except msgspec.DecodeError as error:
             raise EngineError("The public keys are malformed. Ask the leader to send them again.") from error

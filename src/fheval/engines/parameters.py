@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from fheval.errors import CapacityError, ConfigError
-from fheval.field import ntt_primes
+from fheval.field import is_prime, ntt_primes
 
 Scheme = Literal["ckks", "bfv"]
 
@@ -53,11 +53,20 @@ class Parameters:
     @property
     def fingerprint(self) -> str:
         """What a ciphertext says it was made under; rotation keys do not change a ciphertext."""
-        return f"{self.name}/{self.plain_modulus}"
+        shape = f"{self.scheme}/{self.ring}/{self.modulus_bits}/{self.depth}/{self.scale_bits}"
+        return f"{self.name}/{shape}/{self.plain_modulus}"
 
     def with_slot_sums(self, width: int) -> Parameters:
         """Ask for the rotation keys that a slot sum over `width` slots needs."""
         return replace(self, rotations=tuple(1 << i for i in range((width - 1).bit_length())))
+
+    def require_slot_field(self) -> None:
+        """Refuse a plain modulus under which the slots of BFV do not exist; OpenFHE would abort the process."""
+        if self.scheme == "bfv" and (self.plain_modulus % (2 * self.ring) != 1 or not is_prime(self.plain_modulus)):
+            raise ConfigError(
+                f"The plain modulus {self.plain_modulus} is no prime that is 1 modulo {2 * self.ring}. "
+                "Take one of plain_moduli()."
+            )
 
     def require_slots(self, needed: int, what: str) -> None:
         """Refuse, before anyone encrypts, what does not fit."""

@@ -1,13 +1,14 @@
 """Microsoft SEAL through TenSEAL's low-level API; the only module that imports `tenseal`.
 
-SEAL reads and writes by path, hence the memory files. It validates everything it loads against the context
-(sizes, residues below their primes), so bytes of an untrusted sender are safe to give to it.
+SEAL reads and writes by path, hence the memory files. It validates what it loads against the context (sizes,
+residues below their primes), so bytes of an untrusted sender are safe to give to it; form and scale are checked here.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -15,8 +16,8 @@ import msgspec
 import numpy as np
 import tenseal.sealapi as sealapi
 
-from fheval.engines import container
-from fheval.engines.base import Ciphertext, Engine, Evaluator, KeyHolder, Keys, Vector, checked_vector
+from fheval.engines import base, container
+from fheval.engines.base import Ciphertext, Engine, Evaluator, KeyHolder, Keys, Vector
 from fheval.engines.memory import MemoryFile
 from fheval.engines.parameters import Parameters
 from fheval.errors import EngineError
@@ -26,10 +27,20 @@ from fheval.secrets import Secret
 _REFUSALS = (ValueError, RuntimeError, IndexError, OverflowError)
 
 
+@contextmanager
+def _refusals(what: str) -> Iterator[None]:
+    """Turn what SEAL throws into an `EngineError`."""
+    try:
+        yield
+    except _REFUSALS as error:
+        raise EngineError(f"SEAL refused {what} ({error}).") from error
+
+
 class _Setting:
     """Context and encoder of one parameter set; immutable, shared by all roles."""
 
     def __init__(self, parameters: Parameters) -> None:
+        parameters.require_slot_field()
         ckks = parameters.scheme == "ckks"
         chosen = sealapi.EncryptionParameters(sealapi.SCHEME_TYPE.CKKS if ckks else sealapi.SCHEME_TYPE.BFV)
         chosen.set_poly_modulus_degree(parameters.ring)
@@ -49,13 +60,15 @@ class _Setting:
 
     def encode(self, values: Vector, like: Any = None, scale: float | None = None) -> Any:
         """Encode for the level of the library's ciphertext `like`, or for a fresh one."""
-        vector = checked_vector(values, self.parameters)
+        limbs = self.parameters.limbs if like is None else like.coeff_modulus_size()
+        vector = base.checked_vector(values, self.parameters, limbs)
         plain = sealapi.Plaintext()
-        if self.ckks:
-            level = self.context.first_parms_id() if like is None else like.parms_id()
-            self.encoder.encode(vector.tolist() or [0.0], level, scale or self.scale, plain)
-        else:
-            self.encoder.encode(vector.tolist(), plain)
+        with _refusals("a vector"):
+            if self.ckks:
+                level = self.context.first_parms_id() if like is None else like.parms_id()
+                self.encoder.encode(vector.tolist() or [0.0], level, scale or self.scale, plain)
+            else:
+                self.encoder.encode(vector.tolist(), plain)
         return plain
 
     def decode(self, plain: Any) -> Vector:
@@ -64,17 +77,21 @@ class _Setting:
         return np.array(self.encoder.decode_uint64(plain), dtype=np.uint64)
 
     def ciphertext(self, memory: MemoryFile, key_id: bytes, data: bytes) -> Ciphertext:
-        _, limbs, payload = container.unpack(
-            container.CIPHERTEXT, SealEngine.name, self.parameters, key_id, data
-        )
+        _, limbs, payload = container.unpack(container.CIPHERTEXT, SealEngine.name, self.parameters, key_id, data)
         handle = sealapi.Ciphertext()
         try:
             handle.load(self.context, memory.holding(payload))
         except _REFUSALS as error:
-            raise EngineError(f"SEAL cannot read this ciphertext ({error}). Ask the sender to send it again.") from error
-        if handle.size() != 2 or handle.coeff_modulus_size() != limbs:
+            raise EngineError(
+                f"SEAL cannot read this ciphertext ({error}). Ask the sender to send it again."
+            ) from error
+        if handle.size() != 2 or handle.coeff_modulus_size() != limbs or not self._well_formed(handle):
             raise EngineError("A ciphertext is not of the form it claims. Ask the sender to send it again.")
         return Ciphertext(handle, limbs)
+
+    def _well_formed(self, handle: Any) -> bool:
+        """What SEAL's own validation leaves open: whether it is in NTT form, and the scale, which the sender states."""
+        return handle.is_ntt_form() == self.ckks and (not self.ckks or 0.5 < handle.scale / self.scale < 2)
 
     def pack(self, memory: MemoryFile, key_id: bytes, handle: Any) -> bytes:
         payload = memory.written_by(handle.save)
@@ -105,14 +122,16 @@ class _KeyHolder(KeyHolder):
 
     def encrypt(self, values: Vector) -> bytes:
         handle = sealapi.Ciphertext()
-        self._encryptor.encrypt_symmetric(self._setting.encode(values), handle)
+        with _refusals("to encrypt"):
+            self._encryptor.encrypt_symmetric(self._setting.encode(values), handle)
         return self._setting.pack(self._memory, self._key_id, handle)
 
     def decrypt(self, data: bytes) -> Vector:
         ciphertext = self._setting.ciphertext(self._memory, self._key_id, data)
         plain = sealapi.Plaintext()
-        self._decryptor.decrypt(ciphertext.handle, plain)
-        return self._setting.decode(plain)
+        with _refusals("to decrypt"):
+            self._decryptor.decrypt(ciphertext.handle, plain)
+            return self._setting.decode(plain)
 
 
 class _PublicKeys(msgspec.Struct, frozen=True, array_like=True):
@@ -128,9 +147,7 @@ class _Evaluator(Evaluator):
         self._key_id = key_id
         self._memory = MemoryFile()
         self._seal = sealapi.Evaluator(self._setting.context)
-        self._encryptor = sealapi.Encryptor(
-            self._setting.context, self._key(sealapi.PublicKey(), keys.encryption)
-        )
+        self._encryptor = sealapi.Encryptor(self._setting.context, self._key(sealapi.PublicKey(), keys.encryption))
         self._relinearisation = self._key(sealapi.RelinKeys(), keys.relinearisation)
         self._rotation = self._key(sealapi.GaloisKeys(), keys.rotation)
 
@@ -140,7 +157,9 @@ class _Evaluator(Evaluator):
         try:
             empty.load(self._setting.context, self._memory.holding(data))
         except _REFUSALS as error:
-            raise EngineError(f"SEAL cannot read the public keys ({error}). Ask the leader to send them again.") from error
+            raise EngineError(
+                f"SEAL cannot read the public keys ({error}). Ask the leader to send them again."
+            ) from error
         return empty
 
     def load(self, data: bytes) -> Ciphertext:
@@ -161,13 +180,13 @@ class _Evaluator(Evaluator):
         return _wrap(handle)
 
     def add(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
+        base.require_same_level(left, right)
         return self._result(self._seal.add, left.handle, right.handle)
 
     def accumulate(self, total: Ciphertext, term: Ciphertext) -> None:
-        try:
+        base.require_same_level(total, term)
+        with _refusals("an addition"):
             self._seal.add_inplace(total.handle, term.handle)
-        except _REFUSALS as error:
-            raise EngineError(f"SEAL refused an addition ({error}).") from error
 
     def add_plain(self, ciphertext: Ciphertext, values: Vector) -> Ciphertext:
         handle = ciphertext.handle
@@ -177,12 +196,15 @@ class _Evaluator(Evaluator):
     def multiply(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
         if self._relinearisation is None:
             raise EngineError(f"Parameter set {self.parameters.name} has no ciphertext product. Choose another set.")
+        base.require_same_level(left, right)
+        base.require_room(left, self.parameters, self.parameters.limbs)
         product = self._result(self._seal.multiply, left.handle, right.handle)
-        self._seal.relinearize_inplace(product.handle, self._relinearisation)
+        with _refusals("a product"):
+            self._seal.relinearize_inplace(product.handle, self._relinearisation)
         return self._rescaled(product.handle)
 
     def multiply_plain(self, ciphertext: Ciphertext, values: Vector) -> Ciphertext:
-        plain = self._setting.encode(values, ciphertext.handle)
+        plain = self._factor(ciphertext, values)
         return self._rescaled(self._result(self._seal.multiply_plain, ciphertext.handle, plain).handle)
 
     def linear(self, ciphertexts: Sequence[Ciphertext], values: Sequence[Vector]) -> Ciphertext:
@@ -191,40 +213,46 @@ class _Evaluator(Evaluator):
             return super().linear(ciphertexts, values)
         total = None
         for ciphertext, factor in zip(ciphertexts, values, strict=True):
-            plain = self._setting.encode(factor)
-            self._seal.transform_to_ntt_inplace(plain, ciphertext.handle.parms_id())
+            plain = self._factor(ciphertext, factor)
             term = sealapi.Ciphertext()
-            self._seal.transform_to_ntt(ciphertext.handle, term)
-            self._seal.multiply_plain_inplace(term, plain)
-            if total is None:
-                total = term
-            else:
-                self._seal.add_inplace(total, term)
+            with _refusals("a product"):
+                self._seal.transform_to_ntt_inplace(plain, ciphertext.handle.parms_id())
+                self._seal.transform_to_ntt(ciphertext.handle, term)
+                self._seal.multiply_plain_inplace(term, plain)
+                if total is None:
+                    total = term
+                else:
+                    self._seal.add_inplace(total, term)
         self._seal.transform_from_ntt_inplace(total)
         return _wrap(total)
 
     def rotate(self, ciphertext: Ciphertext, steps: int) -> Ciphertext:
-        if steps not in self.parameters.rotations:
-            raise EngineError(f"There is no rotation key for {steps} steps. Ask for it when the keys are made.")
+        base.require_rotation(self.parameters, steps)
+        if self._rotation is None:
+            raise EngineError("These public keys hold no rotation keys. Ask the leader for keys of this round.")
         return self._result(self._seal.rotate_vector, ciphertext.handle, steps, self._rotation)
 
     def drop_level(self, ciphertext: Ciphertext) -> Ciphertext:
-        return self._result(self._seal.mod_switch_to_next, ciphertext.handle)
+        handle = sealapi.Ciphertext()
+        with _refusals("to drop a level"):
+            self._seal.mod_switch_to_next(ciphertext.handle, handle)
+        return _wrap(handle)
+
+    def _factor(self, ciphertext: Ciphertext, values: Vector) -> Any:
+        base.require_factor(values)
+        base.require_room(ciphertext, self.parameters, self.parameters.limbs)
+        return self._setting.encode(values, ciphertext.handle)
 
     def _result(self, operation: Any, *operands: Any) -> Ciphertext:
         handle = sealapi.Ciphertext()
-        try:
+        with _refusals("an operation"):
             operation(*operands, handle)
-        except _REFUSALS as error:
-            raise EngineError(f"SEAL refused an operation ({error}).") from error
         return _wrap(handle)
 
     def _rescaled(self, handle: Any) -> Ciphertext:
         if self._setting.ckks:
-            try:
+            with _refusals("to rescale"):
                 self._seal.rescale_to_next_inplace(handle)
-            except _REFUSALS as error:
-                raise EngineError("There is no level left for another product.") from error
         return _wrap(handle)
 
 
