@@ -76,7 +76,7 @@ def write_parquet(folder: Path, labels: NDArray[Any], scores: NDArray[Any]) -> P
 
 
 def write_parquet_of_other_types(folder: Path, labels: NDArray[Any], scores: NDArray[Any]) -> Path:
-    table = frame(labels == 1, scores, "y", "s").with_columns(pl.col("y").cast(pl.Int128))
+    table = frame(labels, scores, "y", "s").with_columns(pl.col("y").cast(pl.Decimal(10, 0)))
     table.write_parquet(folder / "[o].pq")
     return folder / "[o].pq"
 
@@ -205,7 +205,7 @@ REFUSED_CSV = [
     ("label,score\n1,0.5\n\n0,0.5\n", "row 2 (line 3), column 'label': the value is missing"),
     ("label,score\n1,0.5\n0,0.5,9\n", "row 2 (line 3): there are 3 values where 2 are expected"),
     ('label,score,note\n1,0.5,"a\nb"\n0,7,\n', "row 2, column 'score': the score 7.0 is outside [0, 1]"),
-    ('label,score,note\n1,0.5,"never\n0,0.7,closed\n', "rows 1 to 1: these rows cannot be read"),
+    ('label,score,note\n1,0.5,"never\n0,0.7,closed\n', "line 2: a quote is opened and never closed"),
     ("label,score\n1,0,5\n", "row 1 (line 2): there are 3 values where 2 are expected"),
     ("label,score\n", "there are no rows"),
     ("label,score", "there are no rows"),
@@ -248,7 +248,7 @@ def test_a_quote_that_is_never_closed_does_not_fill_the_memory(
 ) -> None:
     monkeypatch.setattr(blocks, "RECORD_LIMIT", 2000)
     (tmp_path / "a.csv").write_text('label,score,note\n1,0.5,"oops\n' + "0,0.5,\n" * 5000)
-    with pytest.raises(InputError, match=r"longer than|cannot be read"):
+    with pytest.raises(InputError, match=r"longer than|never closed"):
         count_file(tmp_path / "a.csv")
 
 

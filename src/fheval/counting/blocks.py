@@ -31,28 +31,27 @@ def read_blocks(path: Path, *, quotes: bool) -> Iterator[Block]:
     With `quotes`, a line break between double quotes does not end a record.
     """
     line = 1
-    for data in _whole_records(path, quotes):
-        yield Block(data, line)
-        line += data.count(b"\n")
-
-
-def _whole_records(path: Path, quotes: bool) -> Iterator[bytes]:
     with path.open("rb") as file:
         pending = file.read(BLOCK_BYTES).removeprefix(_BYTE_ORDER_MARK)
         fresh = pending
         while fresh:
             end = _end_of_records(pending, quotes)
             if end:
-                yield pending[:end]
+                yield Block(pending[:end], line)
+                line += pending.count(b"\n", 0, end)
                 pending = pending[end:]
             if len(pending) > RECORD_LIMIT:
                 raise InputError(
-                    f"{path}: a row is longer than {RECORD_LIMIT >> 20} MiB. Check for a quote that is never closed."
+                    f"{path}, line {line}: the row is longer than {RECORD_LIMIT >> 20} MiB. "
+                    "Check for a quote that is never closed."
                 )
             fresh = file.read(BLOCK_BYTES)
             pending += fresh
+    if quotes and pending.count(b'"') % 2:
+        line += pending.count(b"\n", 0, pending.rfind(b'"'))
+        raise InputError(f"{path}, line {line}: a quote is opened and never closed. Close it or remove it.")
     if pending.strip():
-        yield pending
+        yield Block(pending, line)
 
 
 def _end_of_records(data: bytes, quotes: bool) -> int:
