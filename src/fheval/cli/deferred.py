@@ -1,0 +1,34 @@
+"""Commands that are imported when they are called, so that `fheval --help` need not load numpy, Polars and the rest."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+_COMPLETION = ("install_completion", "show_completion")
+
+
+class Deferred(TyperCommand):
+    """Stands in the list of commands for one whose module is not imported yet.
+
+    Newer versions of typer bring their own copy of click along, hence `Any` where click's classes would stand.
+    """
+
+    def __init__(self, name: str, module: str, summary: str) -> None:
+        super().__init__(name=name, help=summary)
+        self._module = module
+
+    def load(self) -> Any:
+        """Import the module and give the command, or the group of commands, that it has."""
+        command: Any = typer.main.get_command(import_module(self._module).app)
+        command.name = self.name
+        # Each app on its own would offer to install shell completion; once, before any command, is enough.
+        command.params = [option for option in command.params if option.name not in _COMPLETION]
+        return command
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Let the real command parse its arguments; it is then the one that its context invokes."""
+        return self.load().make_context(info_name, args, parent=parent, **extra)

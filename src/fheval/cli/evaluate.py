@@ -1,0 +1,72 @@
+"""`fheval evaluate`: one round over one file for each party, all roles in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fheval.cli import options
+from fheval.cli.output import check_target
+from fheval.cli.request import make_request
+from fheval.cli.rounds import count_and_run, deliver
+from fheval.counting import Counts, count_file
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "fheval evaluate --party north.csv --party south.csv --party east.parquet\n\n"
+    "fheval evaluate --party a.csv --party b.csv --party c.csv --protocol padded-verified --json -\n\n"
+    "fheval evaluate --party a.npy --party b.npy --party c.npy --score-kind logit --grid logit --decision-points 100"
+)
+def evaluate(
+    party: Annotated[
+        list[Path],
+        typer.Option(
+            metavar="FILE",
+            help="One party's labels and scores: .csv, .tsv, .parquet, .npy or .txt. Repeat for each party.",
+            show_default=False,
+        ),
+    ],
+    decision_points: options.DecisionPoints = None,
+    grid: options.GridChoice = "even",
+    score_kind: options.ScoreKindOrScoresOption = options.ScoreKind.PROBABILITY,
+    label_column: options.LabelColumn = None,
+    score_column: options.ScoreColumn = None,
+    protocol: options.Protocol = options.PROTOCOL,
+    precision: options.Precision = None,
+    engine: options.EngineName = None,
+    splits: options.Splits = options.SPLITS,
+    runs: options.Runs = options.RUNS,
+    packing: options.PackingOption = options.Packing.PAPER,
+    minimum_cohort: options.MinimumCohort = options.MINIMUM_COHORT,
+    max_samples: options.MaxSamples = options.MAX_SAMPLES,
+    json: options.Json = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """One round over one file for each party, all roles in this process.
+
+    Every file is counted in one pass and bounded memory; the aggregator sees ciphertexts or padded numbers only.
+    """
+    check_target(json)
+    request = make_request(
+        protocol=protocol,
+        decision_points=decision_points,
+        grid=grid,
+        score_kind=score_kind,
+        precision=precision,
+        engine=engine,
+        splits=splits,
+        runs=runs,
+        packing=packing,
+        minimum_cohort=minimum_cohort,
+        max_samples=max_samples,
+    )
+
+    def count(file: Path) -> Counts:
+        return count_file(file, request.grid, label_column=label_column, score_column=score_column)
+
+    deliver(count_and_run(request, party, count, quiet=quiet), json=json, quiet=quiet)

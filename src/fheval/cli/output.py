@@ -1,0 +1,67 @@
+"""Where a result goes: one JSON object to standard output or, whole or not at all, to a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from fheval.errors import ConfigError
+
+STANDARD_OUTPUT = "-"
+
+
+def check_target(target: str | None) -> None:
+    """Refuse, before a round costs anybody time, a file that could not be written afterwards."""
+    if target is None or target == STANDARD_OUTPUT:
+        return
+    path = Path(target)
+    if path.is_dir():
+        raise ConfigError(f"--json {target}: this is a directory. Name a file in it.")
+    if not path.parent.is_dir():
+        raise ConfigError(f"--json {target}: there is no directory {path.parent}. Make it first.")
+    if not os.access(path if _is_special(path) else path.parent, os.W_OK):
+        raise ConfigError(f"--json {target}: this user may not write there. Name another file.")
+
+
+def write_json(target: str, content: Mapping[str, Any]) -> None:
+    """Write one JSON object and a line break."""
+    text = json.dumps(content, allow_nan=False) + "\n"
+    path = Path(target)
+    if target == STANDARD_OUTPUT:
+        typer.echo(text, nl=False)
+    elif _is_special(path):
+        path.write_text(text, encoding="utf-8")
+    else:
+        _replace(path, text)
+
+
+def _is_special(path: Path) -> bool:
+    """A pipe or a device cannot be replaced; `--json >(jq .)` names one."""
+    return path.exists() and not path.is_file()
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write aside and move: a reader sees the older file or all of this one."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    aside = Path(name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            # mkstemp takes the file from everybody else; a result is as readable as any new file.
+            os.fchmod(descriptor, 0o666 & ~_umask())
+            file.write(text)
+        aside.replace(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    current = os.umask(0o022)
+    os.umask(current)
+    return current

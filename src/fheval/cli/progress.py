@@ -1,0 +1,61 @@
+"""Progress bars on standard error, for people: on a terminal only, and gone when the work is done."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+T = TypeVar("T")
+
+
+def each(items: Sequence[T], what: str, *, quiet: bool) -> Iterator[T]:
+    """Go through the items with a bar that counts them."""
+    with _bar(quiet) as bar:
+        task = bar.add_task(what, total=len(items))
+        for item in items:
+            yield item
+            bar.advance(task)
+
+
+@contextmanager
+def waiting(what: str, *, quiet: bool) -> Iterator[None]:
+    """Show that something is going on whose length is not known."""
+    with _bar(quiet) as bar:
+        bar.add_task(what, total=None)
+        yield
+
+
+@contextmanager
+def round_bar(parties: int, *, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Show a round as it goes; what is yielded wants to be told each time a role has worked."""
+    with _bar(quiet) as bar:
+        # Before the parties the leader makes keys; after them the aggregator answers and a party opens the result.
+        task = bar.add_task("Round: the leader makes keys", total=parties)
+        done = 0
+
+        def on_work(role: str) -> None:
+            nonlocal done
+            done += role == "party"
+            finished = min(done, parties)
+            now = "the parties submit" if finished < parties else "the aggregator answers"
+            if done or role == "leader":
+                bar.update(task, completed=finished, description=f"Round: {now}")
+
+        yield on_work
+
+
+def _bar(quiet: bool) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=quiet or not sys.stderr.isatty(),
+    )

@@ -1,0 +1,47 @@
+"""What `evaluate` and `simulate` have in common: count each party's data, run the round, hand the result over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import TypeVar
+
+import typer
+from rich.console import Console
+
+from fheval.cli.output import STANDARD_OUTPUT, write_json
+from fheval.cli.progress import each, round_bar
+from fheval.cli.request import Request
+from fheval.cli.tables import result_panel
+from fheval.cli.wording import shown_auc
+from fheval.counting import Counts
+from fheval.evaluation import Result
+
+Source = TypeVar("Source")
+
+
+def count_and_run(
+    request: Request, sources: Sequence[Source], count: Callable[[Source], Counts], *, quiet: bool
+) -> Result:
+    """Count every party's source, then run one round over the counts."""
+    start = perf_counter()
+    counts = [count(source) for source in each(sources, "Counting", quiet=quiet)]
+    counting = perf_counter() - start
+    with round_bar(len(counts), quiet=quiet) as on_work:
+        result = request.run(counts, on_work)
+    # Counting is a party's own work, although the round began after it.
+    seconds = {**result.seconds, "party": result.seconds["party"] + counting / len(sources)}
+    return replace(result, seconds=seconds)
+
+
+def deliver(result: Result, *, json: str | None, quiet: bool) -> None:
+    """Write the JSON where it was asked for, and show the result to people unless standard output is the JSON's."""
+    if json is not None:
+        write_json(json, result.to_dict())
+    if json == STANDARD_OUTPUT:
+        return
+    if not quiet:
+        Console(highlight=False).print(result_panel(result))
+    elif json is None:
+        typer.echo(shown_auc(result))

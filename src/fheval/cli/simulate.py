@@ -1,0 +1,94 @@
+"""`fheval simulate`: split one data set at random among parties, then as `fheval evaluate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from fheval.cli import options
+from fheval.cli.output import check_target
+from fheval.cli.progress import waiting
+from fheval.cli.request import make_request
+from fheval.cli.rounds import count_and_run, deliver
+from fheval.counting import Counts, read_pair
+from fheval.errors import ConfigError
+from fheval.secrets import SEED_BYTES, Randomness, Secret, SystemRandomness, derive, permutation
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "fheval simulate --labels labels.txt --scores scores.txt --parties 15\n\n"
+    "fheval simulate --labels y.npy --scores s.npy --parties 15 --protocol paper-semi-honest --precision exact "
+    "--decision-points 100 --seed 1 --json -"
+)
+def simulate(
+    labels: Annotated[Path, typer.Option(metavar="FILE", help="Labels, one a row: .txt or .npy.", show_default=False)],
+    scores: Annotated[Path, typer.Option(metavar="FILE", help="Scores, one a row: .txt or .npy.", show_default=False)],
+    parties: Annotated[int, typer.Option(metavar="M", min=1, help="How many parties there are.", show_default=False)],
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=0, help="Repeat the same split; it says nothing about keys.", show_default="a new one"
+        ),
+    ] = None,
+    decision_points: options.DecisionPoints = None,
+    grid: options.GridChoice = "even",
+    score_kind: options.ScoreKindOption = options.ScoreKind.PROBABILITY,
+    protocol: options.Protocol = options.PROTOCOL,
+    precision: options.Precision = None,
+    engine: options.EngineName = None,
+    splits: options.Splits = options.SPLITS,
+    runs: options.Runs = options.RUNS,
+    packing: options.PackingOption = options.Packing.PAPER,
+    minimum_cohort: options.MinimumCohort = options.MINIMUM_COHORT,
+    max_samples: options.MaxSamples = options.MAX_SAMPLES,
+    json: options.Json = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Split one data set at random among parties, then as evaluate.
+
+    The parties get equally many rows, to within one.
+    """
+    check_target(json)
+    request = make_request(
+        protocol=protocol,
+        decision_points=decision_points,
+        grid=grid,
+        score_kind=score_kind,
+        precision=precision,
+        engine=engine,
+        splits=splits,
+        runs=runs,
+        packing=packing,
+        minimum_cohort=minimum_cohort,
+        max_samples=max_samples,
+    )
+    with waiting("Reading", quiet=quiet):
+        label_array, score_array = read_pair(labels, scores, request.grid)
+
+    def count(rows: NDArray[np.intp]) -> Counts:
+        return Counts.from_scores(label_array[rows], score_array[rows], request.grid)
+
+    shares = split_rows(len(label_array), parties, _randomness(seed))
+    deliver(count_and_run(request, shares, count, quiet=quiet), json=json, quiet=quiet)
+
+
+def split_rows(rows: int, parties: int, rng: Randomness) -> list[NDArray[np.intp]]:
+    """Deal the rows 0 … rows − 1 out at random, equally many to each party to within one."""
+    if rows < parties:
+        raise ConfigError(f"{rows} rows do not go round {parties} parties. Give more data or fewer parties.")
+    return np.array_split(permutation(rng, rows), parties)
+
+
+def _randomness(seed: int | None) -> Randomness:
+    if seed is None:
+        return SystemRandomness()
+    if seed.bit_length() > 8 * SEED_BYTES:
+        raise ConfigError(f"--seed has {seed.bit_length()} bits and may have {8 * SEED_BYTES}. Use a smaller number.")
+    return derive(Secret(seed.to_bytes(SEED_BYTES, "big")), "simulate/split")

@@ -1,0 +1,104 @@
+"""Results in words and figures for people: how many digits mean something, sizes, times, what a release reveals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, log10
+
+from fheval.evaluation import Result
+
+# What an exact release is shown with: CKKS carries at least seven, and the paper prints as many.
+MOST_DECIMALS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolWords:
+    """A protocol for people: the aggregator it withstands, and what parties and leader send to it."""
+
+    aggregator: str
+    upload: str
+    leader_upload: str
+
+
+_FOLLOWS = "follows the protocol, and is curious"
+_DEVIATES = "may do anything: a forged result is refused"
+_PADS = ("numbers under one-time pads", "public keys and the pads' encrypted sum")
+_CIPHERTEXTS = ("ciphertexts", "public and evaluation keys")
+
+_WORDS = {
+    "padded": ProtocolWords(_FOLLOWS, *_PADS),
+    "padded-verified": ProtocolWords(_DEVIATES, *_PADS),
+    "paper-semi-honest": ProtocolWords(_FOLLOWS, *_CIPHERTEXTS),
+    "paper-malicious": ProtocolWords(_DEVIATES, *_CIPHERTEXTS),
+}
+
+
+def in_words(protocol: str) -> ProtocolWords:
+    """Tell what a protocol protects against, and by what."""
+    return _WORDS[protocol]
+
+
+def shown_auc(result: Result) -> str:
+    """The AUC with the digits that mean something."""
+    # The rounding may push a perfect AUC past 1, where none can be.
+    return f"{min(max(result.auc, 0.0), 1.0):.{decimals(result.precision)}f}"
+
+
+def decimals(precision: float | str) -> int:
+    """How many decimals a release carries.
+
+    >>> decimals(1e-4), decimals(5e-3), decimals("exact")
+    (4, 3, 6)
+    """
+    if isinstance(precision, str):
+        return MOST_DECIMALS
+    return min(MOST_DECIMALS, max(1, ceil(-log10(precision))))
+
+
+def release_in_words(result: Result) -> str:
+    """How precise the figure is."""
+    if isinstance(result.precision, str):
+        return "exact" if result.protocol.startswith("padded") else "exact up to the noise of CKKS"
+    return f"to within {result.precision:g}; further digits are noise by design and not shown"
+
+
+def warning(result: Result) -> str | None:
+    """What the user of this release must know beyond the figure, if anything."""
+    if result.precision != "exact":
+        return None
+    return (
+        "This release is exact, which says more than the AUC: it is a fraction whose denominator divides twice the "
+        "positives times the negatives, and whoever knows the number of samples can narrow down how many are "
+        "positive. Where the aggregator can be relied on to follow the protocol, --protocol padded releases four "
+        "decimals and no more."
+    )
+
+
+def verified_in_words(result: Result) -> str:
+    """Whether the result was verified, and what that is worth."""
+    if result.verified is None:
+        return "no: this protocol relies on an aggregator that follows it"
+    said = "yes" if result.verified else "no"
+    return said if result.soundness_bits is None else f"{said}, soundness 2^-{result.soundness_bits:g}"
+
+
+def size(count: int) -> str:
+    """Bytes for people.
+
+    >>> size(640), size(6_400), size(5_250_000)
+    ('640 B', '6.4 kB', '5.2 MB')
+    """
+    if count < 1000:
+        return f"{count} B"
+    return f"{count / 1e3:.1f} kB" if count < 1_000_000 else f"{count / 1e6:.1f} MB"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people.
+
+    >>> duration(0.00042), duration(0.0834), duration(2.514)
+    ('0.4 ms', '83 ms', '2.5 s')
+    """
+    if seconds < 0.01:
+        return f"{seconds * 1e3:.1f} ms"
+    return f"{seconds * 1e3:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
