@@ -7,7 +7,7 @@ so that a hostile peer chooses neither.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -47,6 +47,16 @@ def encode(message: Message) -> bytes:
     return HEADER + msgspec.msgpack.encode(message)
 
 
+# Making a decoder costs more than using it.
+_DECODERS: dict[type[Message], msgspec.msgpack.Decoder[Any]] = {}
+
+
+def _decoder(expected: type[M]) -> msgspec.msgpack.Decoder[M]:
+    if expected not in _DECODERS:
+        _DECODERS[expected] = msgspec.msgpack.Decoder(expected)
+    return _DECODERS[expected]
+
+
 def decode(data: bytes, expected: type[M], *, sender: str, limit: int = DEFAULT_LIMIT) -> M:
     """Read a message of the expected type, or blame `sender` in a `RemoteProtocolError`."""
     if len(data) > limit:
@@ -55,7 +65,7 @@ def decode(data: bytes, expected: type[M], *, sender: str, limit: int = DEFAULT_
             step=expected.__name__,
             culprit=sender,
         )
-    if data[: len(HEADER)] != HEADER:
+    if not data.startswith(HEADER):
         raise RemoteProtocolError(
             f"Bytes from {sender} are not a message of protocol version {VERSION}. "
             "Check that all members run compatible versions of fheval.",
@@ -63,7 +73,7 @@ def decode(data: bytes, expected: type[M], *, sender: str, limit: int = DEFAULT_
             culprit=sender,
         )
     try:
-        return msgspec.msgpack.decode(memoryview(data)[len(HEADER) :], type=expected)
+        return _decoder(expected).decode(memoryview(data)[len(HEADER) :])
     except msgspec.DecodeError as error:
         raise RemoteProtocolError(
             f"A malformed {expected.__name__} arrived from {sender} ({error}). The round was aborted.",

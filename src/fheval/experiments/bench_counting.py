@@ -8,6 +8,7 @@ from time import perf_counter
 import numpy as np
 
 from fheval.counting import Counts
+from fheval.secrets import SEED_BYTES, Secret, bits, derive, symmetric_floats
 
 # Counting takes a fraction of a second, so that one hiccup of the machine would count; the best of a few does not.
 REPEATS = 5
@@ -25,9 +26,9 @@ def counting_speedup(samples: int = 10**7, decision_points: int = 1000) -> dict[
     """
     from sklearn.metrics import roc_auc_score
 
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, 2, size=samples)
-    scores = np.clip(rng.normal(0.4 + 0.2 * labels, 0.15), 0.0, 1.0)
+    stream = derive(Secret(bytes(SEED_BYTES)), "bench/counting")
+    labels = bits(stream, samples).astype(np.int64)
+    scores = 0.2 * labels + 0.4 * (1.0 + symmetric_floats(stream, 1.0, samples))
     roc_auc_score(labels[:1000], scores[:1000])
     counting = [_timed(lambda: Counts.from_scores(labels, scores, decision_points).auc()) for _ in range(REPEATS)]
     sorting_seconds, exact = _timed(lambda: float(roc_auc_score(labels, scores)))

@@ -139,6 +139,7 @@ class Aggregator:
 
     def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None:
         self.round = round_
+        self.parties = frozenset(round_.parties)
         self.rng = rng
         self.layout = self.lay_out(round_)
         self.circuits = padding.aggregator_circuits(engine, setup, self.layout.primes, self.layout.plan)
@@ -148,7 +149,7 @@ class Aggregator:
     def receive(self, counts: PaddedCounts) -> None:
         """Step 2: add an upload and forget it."""
         from_this_round(self.round, counts.round, counts.sender, "PaddedCounts")
-        from_a_party(self.round, counts.sender, self.roster, "PaddedCounts")
+        from_a_party(self.parties, counts.sender, self.roster, "PaddedCounts")
         self.uploads.add(counts.values, counts.sender)
         self.roster[counts.sender] = None
 

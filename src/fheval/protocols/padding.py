@@ -34,6 +34,8 @@ _LIMBS = 3
 # Uploads are added in blocks that stay in the cache; the memory in use does not depend on the number of parties.
 _BLOCK = 64
 _EVEN_LIMBS = np.uint64(0x0000FFFF0000FFFF)
+_LOW = np.uint64(0xFFFFFFFF)
+_SIXTEEN, _THIRTY_TWO = np.uint64(16), np.uint64(32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +107,8 @@ class UploadSum:
     def __init__(self, values: int) -> None:
         self._values = values
         self._bytes = packed_size(values)
-        self._block = np.empty((_BLOCK, self._bytes // 8), dtype=np.uint64)
-        self._waiting = 0
+        self._block = bytearray(_BLOCK * self._bytes)
+        self._end = 0
         self._limbs = np.zeros((self._bytes // 8, 4), dtype=np.uint64)
 
     def add(self, upload: bytes, sender: str) -> None:
@@ -117,18 +119,20 @@ class UploadSum:
                 step="PaddedCounts",
                 culprit=sender,
             )
-        self._block[self._waiting] = np.frombuffer(upload, dtype="<u8")
-        self._waiting += 1
-        if self._waiting == _BLOCK:
+        start, self._end = self._end, self._end + self._bytes
+        self._block[start : self._end] = upload
+        if self._end == len(self._block):
             self._flush()
 
     def _flush(self) -> None:
-        block = self._block[: self._waiting]
-        even = (block & _EVEN_LIMBS).sum(axis=0, dtype=np.uint64)
-        odd = ((block >> np.uint64(16)) & _EVEN_LIMBS).sum(axis=0, dtype=np.uint64)
-        low, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
-        self._limbs += np.stack([even & low, odd & low, even >> shift, odd >> shift], axis=1)
-        self._waiting = 0
+        block = np.frombuffer(self._block, dtype="<u8", count=self._end // 8).reshape(-1, self._bytes // 8)
+        part = block & _EVEN_LIMBS
+        even = part.sum(axis=0)
+        np.right_shift(block, _SIXTEEN, out=part)
+        np.bitwise_and(part, _EVEN_LIMBS, out=part)
+        odd = part.sum(axis=0)
+        self._limbs += np.stack([even & _LOW, odd & _LOW, even >> _THIRTY_TWO, odd >> _THIRTY_TWO], axis=1)
+        self._end = 0
 
     def totals(self, primes: Sequence[int]) -> list[Residues]:
         """Y mod t for each prime; the upload holds the same number of values for each."""

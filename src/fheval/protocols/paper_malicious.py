@@ -223,6 +223,7 @@ class Aggregator:
     def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None:
         self.round = round_
         self.evaluator: Evaluator = engine.evaluator(parameters(round_), setup.keys[0])
+        self.parties = frozenset(round_.parties)
         self.rng = rng
         self.roster: list[str] = []
         self.sums = [Accumulator(self.evaluator) for _ in range(RUNS)]
@@ -230,7 +231,7 @@ class Aggregator:
     def receive(self, shares: CountShares) -> None:
         """Step 9: add the ciphertexts of both runs as they arrive."""
         from_this_round(self.round, shares.round, shares.sender, "CountShares")
-        from_a_party(self.round, shares.sender, self.roster, "CountShares")
+        from_a_party(self.parties, shares.sender, self.roster, "CountShares")
         if len(shares.runs) != RUNS:
             raise RemoteProtocolError(
                 f"{shares.sender} sent {len(shares.runs)} runs instead of {RUNS}. The round was aborted.",

@@ -120,6 +120,7 @@ class Aggregator:
     def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None:
         self.round = round_
         self.evaluator = engine.evaluator(parameters(round_), setup.keys[0])
+        self.parties = frozenset(round_.parties)
         self.rng = rng
         self.roster: list[str] = []
         self.sums = Accumulator(self.evaluator)
@@ -127,7 +128,7 @@ class Aggregator:
     def receive(self, share: CountShare) -> None:
         """Steps 5 and 6: E(T) = Σ_m E(T_m), and so on, as the shares arrive."""
         from_this_round(self.round, share.round, share.sender, "CountShare")
-        from_a_party(self.round, share.sender, self.roster, "CountShare")
+        from_a_party(self.parties, share.sender, self.roster, "CountShare")
         expected = 2 if self.round.packing == "compact" else 4
         if len(share.ciphertexts) != expected:
             raise RemoteProtocolError(

@@ -160,9 +160,9 @@ def from_this_round(round_: Round, message_round: str, sender: str, step: str) -
         )
 
 
-def from_a_party(round_: Round, sender: str, seen: Container[str], step: str) -> None:
+def from_a_party(parties: Container[str], sender: str, seen: Container[str], step: str) -> None:
     """Refuse a message of a stranger, and a second one of the same party."""
-    if sender not in round_.parties:
+    if sender not in parties:
         raise RemoteProtocolError(
             f"{sender} is not a party of this round. Its message was dropped.", step=step, culprit=sender
         )

@@ -1,0 +1,225 @@
+"""Ratios measured in one run: what the aggregator does per protocol, and how it grows.
+
+Absolute times depend on the machine and on what else it does; the ratios of one run depend on neither much. Uploads
+are made once by a few parties and sent again under other names where only the aggregator's time is measured: its work
+does not depend on what is inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from fheval import wire
+from fheval.engines import Engine
+from fheval.field import Residues
+from fheval.metrics.forms import Contribution, auc_form
+from fheval.protocols import padded, padded_verified, padding, paper_malicious, paper_semi_honest
+from fheval.protocols.round import (
+    AGGREGATOR,
+    DEFAULT_MAX_SAMPLES,
+    PublicSetup,
+    Round,
+    leader_set_up,
+    new_round_id,
+)
+from fheval.secrets import SystemRandomness, residues
+
+DISTINCT_UPLOADS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """One quantity, measured several times in one run: the median, and the smallest and largest."""
+
+    name: str
+    engine: str
+    parties: int
+    decision_points: int
+    seconds: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """One measured quantity over another of the same run, and the limit it is held to."""
+
+    name: str
+    engine: str
+    value: float
+    limit: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the ratio is within its limit."""
+        return self.value <= self.limit
+
+
+def aggregator_work(engine: Engine, protocol: str, parties: int, decision_points: int) -> Callable[[], float]:
+    """Prepare a round and give a function that plays the aggregator once and says how long it worked.
+
+    Everything the aggregator does is counted: loading the public keys, reading messages, adding, computing, writing.
+    """
+    rng = SystemRandomness()
+    names = tuple(f"party-{number}" for number in range(parties))
+    round_ = Round(
+        id=new_round_id(rng),
+        protocol=protocol,
+        engine=engine.name,
+        forms=(auc_form(decision_points, DEFAULT_MAX_SAMPLES),),
+        parties=names,
+        leader=names[0],
+        precision=1e-4 if protocol == padded.NAME else None,
+    )
+    prepare = _PREPARATIONS[protocol]
+    setup, uploads, play = prepare(engine, round_, rng)
+
+    def once() -> float:
+        watch = _Stopwatch()
+        play(wire.decode(setup, PublicSetup, sender=names[0]), watch.outside(uploads()))
+        return watch.stop()
+
+    return once
+
+
+class _Stopwatch:
+    """Runs from its making to `stop`, except while an upload is being made for the aggregator."""
+
+    def __init__(self) -> None:
+        self._start = perf_counter()
+        self._elsewhere = 0.0
+
+    def outside(self, uploads: Iterator[bytes]) -> Iterator[bytes]:
+        left = perf_counter()
+        for upload in uploads:
+            self._elsewhere += perf_counter() - left
+            yield upload
+            left = perf_counter()
+
+    def stop(self) -> float:
+        return perf_counter() - self._start - self._elsewhere
+
+
+def _contribution(decision_points: int, number: int) -> Contribution:
+    steps = np.arange(decision_points, dtype=np.int64)
+    tp, fp = steps * (number + 2), steps * (number + 1)
+    return Contribution(np.append(tp[1:] + tp[:-1], tp[-1]), np.append(fp[1:] - fp[:-1], 2 * fp[-1]))
+
+
+Prepared = tuple[bytes, Callable[[], Iterator[bytes]], Callable[[PublicSetup, Iterator[bytes]], None]]
+
+
+def _prepare_semi_honest(engine: Engine, round_: Round, rng: SystemRandomness) -> Prepared:
+    secrets, setup = leader_set_up(engine, round_, [paper_semi_honest.parameters(round_)], rng)
+    points = round_.forms[0].terms
+    made = [
+        paper_semi_honest.party_submit(engine, round_, secrets, round_.parties[0], _contribution(points, number))
+        for number in range(DISTINCT_UPLOADS)
+    ]
+
+    def play(keys: PublicSetup, uploads: Iterator[bytes]) -> None:
+        aggregator = paper_semi_honest.Aggregator(engine, round_, keys, rng)
+        for data in uploads:
+            aggregator.receive(wire.decode(data, paper_semi_honest.CountShare, sender=AGGREGATOR))
+        wire.encode(aggregator.result())
+
+    return wire.encode(setup), _renamed(made, round_), play
+
+
+def _prepare_malicious(engine: Engine, round_: Round, rng: SystemRandomness) -> Prepared:
+    secrets, setup = leader_set_up(engine, round_, [paper_malicious.parameters(round_)], rng)
+    points = round_.forms[0].terms
+    made = [
+        paper_malicious.party_submit(engine, round_, secrets, round_.parties[0], _contribution(points, number), rng)
+        for number in range(DISTINCT_UPLOADS)
+    ]
+
+    def play(keys: PublicSetup, uploads: Iterator[bytes]) -> None:
+        aggregator = paper_malicious.Aggregator(engine, round_, keys, rng)
+        for data in uploads:
+            aggregator.receive(wire.decode(data, paper_malicious.CountShares, sender=AGGREGATOR))
+        wire.encode(aggregator.result())
+
+    return wire.encode(setup), _renamed(made, round_), play
+
+
+def _prepare_padded(engine: Engine, round_: Round, rng: SystemRandomness) -> Prepared:
+    return _prepare_pads(engine, round_, rng, padded.Aggregator)
+
+
+def _prepare_padded_verified(engine: Engine, round_: Round, rng: SystemRandomness) -> Prepared:
+    return _prepare_pads(engine, round_, rng, padded_verified.Aggregator)
+
+
+def _prepare_pads(
+    engine: Engine, round_: Round, rng: SystemRandomness, aggregator_type: type[padded.Aggregator]
+) -> Prepared:
+    layout = aggregator_type.lay_out(round_)
+    secrets, setup = leader_set_up(engine, round_, padding.parameter_sets(layout.primes), rng)
+    # An upload is uniform to whoever lacks the seed, so a random one is as good as a real one.
+    made = [
+        padded.PaddedCounts(
+            round=round_.id,
+            sender=round_.parties[0],
+            values=padding.pack([_uniform(prime, 2 * layout.terms, rng) for prime in layout.primes]),
+        )
+        for _ in range(DISTINCT_UPLOADS)
+    ]
+    sums = [_uniform(prime, 2 * layout.terms, rng) for prime in layout.primes]
+    sealed = padding.leader_encrypt(engine, secrets, layout.primes, layout.plan, sums)
+    pads = wire.encode(padded.PadSums(round=round_.id, sender=round_.leader, roster=round_.parties, ciphertexts=sealed))
+
+    def play(keys: PublicSetup, uploads: Iterator[bytes]) -> None:
+        aggregator = aggregator_type(engine, round_, keys, rng)
+        for data in uploads:
+            aggregator.receive(wire.decode(data, padded.PaddedCounts, sender=AGGREGATOR))
+        wire.encode(aggregator.close())
+        wire.encode(aggregator.result(wire.decode(pads, padded.PadSums, sender=round_.leader)))
+
+    return wire.encode(setup), _renamed(made, round_), play
+
+
+def _uniform(prime: int, count: int, rng: SystemRandomness) -> Residues:
+    return residues(rng, prime, count)
+
+
+def _renamed(messages: list[Any], round_: Round) -> Callable[[], Iterator[bytes]]:
+    """Give every party an upload, made when it is asked for."""
+    fields = [{name: getattr(each, name) for name in each.__struct_fields__} for each in messages]
+
+    def encoded() -> Iterator[bytes]:
+        for number, name in enumerate(round_.parties):
+            chosen = fields[number % len(fields)]
+            yield wire.encode(type(messages[0])(**{**chosen, "sender": name}))
+
+    return encoded
+
+
+_PREPARATIONS: dict[str, Callable[[Engine, Round, SystemRandomness], Prepared]] = {
+    paper_semi_honest.NAME: _prepare_semi_honest,
+    paper_malicious.NAME: _prepare_malicious,
+    padded.NAME: _prepare_padded,
+    padded_verified.NAME: _prepare_padded_verified,
+}
+
+
+def measure(engine: Engine, protocol: str, parties: int, decision_points: int, repeats: int) -> Measurement:
+    """Play the aggregator `repeats` times."""
+    once = aggregator_work(engine, protocol, parties, decision_points)
+    once()
+    seconds = [once() for _ in range(repeats)]
+    return Measurement(
+        name=protocol,
+        engine=engine.name,
+        parties=parties,
+        decision_points=decision_points,
+        seconds=median(seconds),
+        low=min(seconds),
+        high=max(seconds),
+    )
