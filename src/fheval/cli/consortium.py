@@ -27,11 +27,14 @@ from fheval.keys.enrolment import (
 )
 from fheval.keys.files import read_public, replace_public
 from fheval.keys.overview import Overview, overview
-from fheval.keys.policy import EXACT, PROTOCOLS, Rules
+from fheval.keys.policy import PROTOCOLS, Rules
 from fheval.keys.updating import install_policy, update_local_kits
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+# What the command line reads as "exact"; None means there that the option was not given.
+_EXACT = 0.0
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -201,7 +204,7 @@ def update(
 
 def _precision(text: str) -> float:
     if text == "exact":
-        return EXACT
+        return _EXACT
     try:
         return float(text)
     except ValueError:
@@ -249,19 +252,18 @@ def policy(
     """
     authority = load_authority(directory)
     current = authority.policy()
-    given = {
+    given: dict[str, object] = {
         "minimum_cohort": minimum_cohort,
         "protocols": tuple(protocol) if protocol else None,
-        "finest_precision": finest_precision,
         "most_decision_points": most_decision_points,
         "releases_per_data_set": releases_per_data_set,
         "minimum_group_size": minimum_group_size,
         "allow_curves": allow_curves,
     }
-    rules = msgspec.structs.replace(
-        Rules() if current is None else current.rules,
-        **{rule: value for rule, value in given.items() if value is not None},
-    )
+    changes = {rule: value for rule, value in given.items() if value is not None}
+    if finest_precision is not None:
+        changes["finest_precision"] = None if finest_precision == _EXACT else finest_precision
+    rules = msgspec.structs.replace(Rules() if current is None else current.rules, **changes)
     signed = authority.sign_next_policy(rules, now=_now(), days=valid_days, remove=remove or [])
     names = ", ".join(record.name for record in signed.members)
     typer.echo(f"Signed policy version {signed.version} of {signed.consortium} for {names}.")
@@ -312,7 +314,9 @@ def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return "exact" if value == EXACT else f"{value:g}"
+        return f"{value:g}"
+    if value is None:
+        return "exact"
     return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 

@@ -9,12 +9,11 @@ from fheval.keys.aggregator_kit import AggregatorKit, load_aggregator_kit
 from fheval.keys.bundle import BundleContext, bundle_id, open_bundle, seal_bundle
 from fheval.keys.identity import Identity, sign, verify
 from fheval.keys.kit import Kit, load_kit, supernode_files
-from fheval.keys.policy import EXACT, Policy, Roster, RoundTerms, Rules
+from fheval.keys.policy import Policy, Roster, RoundTerms, Rules
 from fheval.keys.records import MemberRecord, TrustAnchor
 from fheval.keys.updating import install_policy
 
 __all__ = [
-    "EXACT",
     "AggregatorKit",
     "BundleContext",
     "Identity",

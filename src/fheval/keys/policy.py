@@ -7,7 +7,6 @@ that does not list it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -20,20 +19,18 @@ from fheval.keys.records import MemberRecord, Timestamp, TrustAnchor, digest, do
 from fheval.secrets import Secret
 from fheval.wire import Message, decode, encode
 
+# Names, not modules: whoever signs a policy needs no FHE engine.
 PROTOCOLS = ("padded", "padded-verified", "paper-semi-honest", "paper-malicious")
-
-# A precision of zero stands for the exact fraction.
-EXACT = 0.0
 
 _SIGNED = "policy"
 
 
 class Rules(Message, frozen=True, kw_only=True):
-    """What a round may ask for; the defaults are those of a careful consortium."""
+    """What a round may ask for; a finest precision of None allows the exact fraction."""
 
     minimum_cohort: int = 3
     protocols: tuple[str, ...] = ("padded", "padded-verified")
-    finest_precision: float = 1e-4
+    finest_precision: float | None = 1e-4
     most_decision_points: int = 1000
     releases_per_data_set: int = 10
     allow_curves: bool = False
@@ -47,7 +44,10 @@ class Rules(Message, frozen=True, kw_only=True):
         for protocol in self.protocols:
             _require(protocol in PROTOCOLS, f"{protocol!r} is not one of the protocols {', '.join(PROTOCOLS)}")
         _require(len(set(self.protocols)) == len(self.protocols), "A protocol is listed twice")
-        _require(0 <= self.finest_precision <= 0.1, "The finest precision must lie between 0 (exact) and 0.1")
+        _require(
+            self.finest_precision is None or 0 < self.finest_precision < 1,
+            "The finest precision must lie between 0 and 1, or be exact",
+        )
         _require(self.most_decision_points >= 2, "At least 2 decision points must be allowed")
         _require(self.releases_per_data_set >= 1, "At least one release per data set must be allowed")
         _require(self.minimum_group_size >= 1, "The minimum group size must be at least 1")
@@ -55,12 +55,13 @@ class Rules(Message, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundTerms:
-    """What a round asks for, as the aggregator describes it; `precision` 0 asks for the exact fraction."""
+    """What a round asks for, as the aggregator describes it; `precision` None asks for the exact fraction."""
 
     roster: tuple[str, ...]
     protocol: str
-    precision: float
+    precision: float | None
     decision_points: int
+    minimum_cohort: int
     curve: bool = False
 
 
@@ -134,6 +135,7 @@ class Policy(Message, frozen=True, kw_only=True):
         self.check_precision(terms.precision)
         self.check_decision_points(terms.decision_points)
         self.check_curve(terms.curve)
+        self.check_minimum_cohort(terms.minimum_cohort)
         return self.roster(terms.roster)
 
     def check_dates(self, *, now: datetime) -> None:
@@ -154,11 +156,14 @@ class Policy(Message, frozen=True, kw_only=True):
         if protocol not in self.rules.protocols:
             raise _broken(f"Protocol {protocol!r} is not allowed; these are: {', '.join(self.rules.protocols)}")
 
-    def check_precision(self, precision: float) -> None:
+    def check_precision(self, precision: float | None) -> None:
         """Refuse a release finer than the policy's finest precision."""
-        if not math.isfinite(precision) or precision < self.rules.finest_precision:
-            asked = "an exact release" if precision == EXACT else f"a precision of {precision:g}"
-            raise _broken(f"The round asks for {asked}; the finest allowed is {self.rules.finest_precision:g}")
+        finest = self.rules.finest_precision
+        asked = "an exact release" if precision is None else f"a precision of {precision:g}"
+        if precision is not None and not 0 < precision < 1:
+            raise _broken(f"The round asks for {asked}, which makes no sense")
+        if finest is not None and (precision is None or precision < finest):
+            raise _broken(f"The round asks for {asked}; the finest allowed is {finest:g}")
 
     def check_decision_points(self, count: int) -> None:
         """Refuse more decision points than the policy allows, and fewer than two."""
@@ -172,6 +177,13 @@ class Policy(Message, frozen=True, kw_only=True):
         """Refuse the release of a curve unless the policy allows it."""
         if wanted and not self.rules.allow_curves:
             raise _broken("The round asks for a curve, and releasing curves is not allowed")
+
+    def check_minimum_cohort(self, fewest: int) -> None:
+        """Refuse a round that would go on with fewer parties than the policy asks for."""
+        if fewest < self.rules.minimum_cohort:
+            raise _broken(
+                f"The round would go on with {fewest} parties; the policy asks for at least {self.rules.minimum_cohort}"
+            )
 
     def check_release(self, released_before: int) -> None:
         """Refuse one more release from a data set that has used up its releases."""
