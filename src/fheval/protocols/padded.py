@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 
 from fheval import field, wire
 from fheval.engines import Engine
@@ -21,7 +22,7 @@ from fheval.field import Residues
 from fheval.metrics.forms import Contribution, Form
 from fheval.protocols import padding
 from fheval.protocols.broadcast import SealedOutcome, leader_seal, party_unseal
-from fheval.protocols.padding import SlotPlan
+from fheval.protocols.padding import PadCiphertexts, SlotPlan
 from fheval.protocols.release import RoundedRelease, exact_primes, exact_ratio
 from fheval.protocols.round import (
     AGGREGATOR,
@@ -57,20 +58,20 @@ class RosterNotice(Message, frozen=True, kw_only=True):
 
 
 class PadSums(Message, frozen=True, kw_only=True):
-    """Step 3, leader to aggregator: Enc(−R_L), Enc(−R_R), Enc(R_L·R_R) for every prime."""
+    """Step 3, leader to aggregator: Enc(−R_L), Enc(−R_R), Enc(R_L·R_R) for every prime and sheet."""
 
     round: str
     sender: str
     roster: tuple[str, ...]
-    ciphertexts: tuple[tuple[bytes, bytes, bytes], ...]
+    ciphertexts: tuple[tuple[PadCiphertexts, ...], ...]
 
 
 class PaddedResult(Message, frozen=True, kw_only=True):
-    """Step 5, aggregator to leader: one ciphertext for every prime."""
+    """Step 5, aggregator to leader: one ciphertext for every prime and sheet."""
 
     round: str
     roster: tuple[str, ...]
-    ciphertexts: tuple[bytes, ...]
+    ciphertexts: tuple[tuple[bytes, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,26 +98,29 @@ class Layout(SlotLayout):
         else:
             rounded = RoundedRelease.plan(magnitude, round_.precision)
             primes = rounded.primes
-        groups = [group for part in form_ranges(round_.forms) for group in _groups(part, rounded is not None)]
-        plan = SlotPlan.of(groups)
-        bfv_linear(primes[0]).require_slots(len(plan.source), f"{NAME} with {len(plan.source)} products")
-        return cls(primes=primes, plan=plan, terms=sum(form.terms for form in round_.forms), rounded=rounded)
+        terms = sum(form.terms for form in round_.forms)
+        groups = _groups(round_.forms, rounded is not None)
+        chosen = bfv_linear(primes[0])
+        chosen.require_slots(max(len(group) for group in groups), NAME)
+        return cls(primes=primes, plan=SlotPlan.of(groups, chosen.slots), terms=terms, rounded=rounded)
 
 
-def form_ranges(forms: Sequence[Form]) -> list[tuple[range, range]]:
-    """For each form the indices of its numerator's products and of its denominator's."""
-    ranges, start = [], 0
+def fits(layout: SlotLayout, ciphertexts: Sequence[Sequence[object]]) -> bool:
+    """Whether there is something for every prime and sheet."""
+    return [len(sheets) for sheets in ciphertexts] == [len(layout.plan.sheets)] * len(layout.primes)
+
+
+def _groups(forms: Sequence[Form], rounded: bool) -> list[npt.NDArray[np.intp]]:
+    """For each form the products that one released number adds up.
+
+    Rounded: X takes num and den, Z takes den. Exact: num and den, each by itself.
+    """
+    groups, start = [], 0
     for form in forms:
         middle, stop = start + form.numerator, start + form.terms
-        ranges.append((range(start, middle), range(middle, stop)))
+        groups += [np.arange(start, stop if rounded else middle), np.arange(middle, stop)]
         start = stop
-    return ranges
-
-
-def _groups(part: tuple[range, range], rounded: bool) -> list[np.ndarray[tuple[int], np.dtype[np.intp]]]:
-    """Rounded: all products of a form twice, once for X and once for Z. Exact: num's and den's, once each."""
-    num, den = (np.array(indices, dtype=np.intp) for indices in part)
-    return [np.concatenate([num, den])] * 2 if rounded else [num, den]
+    return groups
 
 
 def party_submit(round_: Round, secrets: PartySecrets, me: str, contributions: Sequence[Contribution]) -> PaddedCounts:
@@ -159,9 +163,9 @@ class Aggregator:
         return RosterNotice(round=self.round.id, roster=tuple(self.roster))
 
     def result(self, pads: PadSums) -> PaddedResult:
-        """Steps 4 and 5: blinded products in the slots, one ciphertext for every prime."""
+        """Steps 4 and 5: blinded products in the slots."""
         from_this_round(self.round, pads.round, pads.sender, "PadSums")
-        if pads.roster != tuple(self.roster) or len(pads.ciphertexts) != len(self.layout.primes):
+        if pads.roster != tuple(self.roster) or not fits(self.layout, pads.ciphertexts):
             raise RemoteProtocolError(
                 f"The pads of {pads.sender} do not fit this round's roster. Start a new round with a new leader.",
                 step="PadSums",
@@ -183,16 +187,15 @@ class Aggregator:
         drawn = [rounded.draw(self.rng) for _ in self.round.forms]
         blinding = []
         for prime in self.layout.primes:
-            values = [weight for one in drawn for weight in (*one.x_weights(prime), *one.z_weights(prime))]
-            lengths = [n for form in self.round.forms for n in (form.numerator, form.denominator) * 2]
+            values = [part % prime for one in drawn for part in (one.scale, one.tilt, one.scale)]
+            lengths = [n for form in self.round.forms for n in (form.numerator, form.denominator, form.denominator)]
             offsets = [noise for one in drawn for noise in (one.noise_x, one.noise_z)]
             blinding.append((np.repeat(np.array(values, dtype=np.uint64), lengths), offsets))
         return blinding
 
     def _exact_blinding(self, prime: int) -> tuple[Residues, list[int]]:
         units = [nonzero_residue(self.rng, prime) for _ in self.round.forms]
-        groups = self.layout.plan.groups
-        return self.layout.plan.spread(np.repeat(units, 2)), [0] * len(groups)
+        return self.layout.plan.spread(np.repeat(units, 2)), [0] * len(self.layout.plan.ends)
 
 
 def leader_answer(
@@ -216,14 +219,14 @@ def leader_answer(
 
 
 def leader_open(engine: Engine, round_: Round, secrets: PartySecrets, result: PaddedResult) -> Outcome:
-    """Step 6, leader: decrypt X and Z (or c·num and c·den) and divide.
+    """Step 6, leader: decrypt X and Z, or c·num and c·den, and divide.
 
     Learns: the released ratio; nothing else is in the slots.
     """
     from_this_round(round_, result.round, AGGREGATOR, "PaddedResult")
     round_.require_cohort(result.roster)
     layout = Layout.of(round_)
-    if len(result.ciphertexts) != len(layout.primes):
+    if not fits(layout, result.ciphertexts):
         raise RemoteProtocolError(
             "The aggregator's answer lacks ciphertexts. The round was aborted.", step="PaddedResult", culprit=AGGREGATOR
         )

@@ -57,10 +57,10 @@ def lay_out(round_: Round) -> SlotLayout:
         raise ConfigError(f"{NAME} compares runs and needs two or more. Use --runs 3.")
     primes = exact_primes(max(form.magnitude for form in round_.forms))
     lengths = [n for form in round_.forms for n in (form.terms, form.denominator)] * round_.runs
-    bounds = np.cumsum([0, *lengths])
-    plan = SlotPlan.of([np.arange(start, stop) for start, stop in pairwise(bounds)])
-    bfv_linear(primes[0]).require_slots(sum(lengths), f"{NAME} with {round_.runs} runs")
-    return SlotLayout(primes=primes, plan=plan, terms=sum(lengths))
+    groups = [np.arange(start, stop) for start, stop in pairwise(np.cumsum([0, *lengths]))]
+    chosen = bfv_linear(primes[0])
+    chosen.require_slots(max(lengths), NAME)
+    return SlotLayout(primes=primes, plan=SlotPlan.of(groups, chosen.slots), terms=sum(lengths))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +155,7 @@ class Aggregator(padded.Aggregator):
 
     def draw_blinding(self) -> list[tuple[Residues, list[int]]]:
         """Step 5: c, a fresh unit for every run, prime and form."""
-        pairs = len(self.layout.plan.groups) // 2
+        pairs = len(self.layout.plan.ends) // 2
         return [
             (
                 self.layout.plan.spread(np.repeat([nonzero_residue(self.rng, prime) for _ in range(pairs)], 2)),
@@ -173,7 +173,7 @@ def leader_open(engine: Engine, round_: Round, secrets: PartySecrets, result: Pa
     from_this_round(round_, result.round, AGGREGATOR, "PaddedResult")
     round_.require_cohort(result.roster)
     layout = lay_out(round_)
-    if len(result.ciphertexts) != len(layout.primes):
+    if not padded.fits(layout, result.ciphertexts):
         raise VerificationFailed
     answers = padding.leader_decrypt(engine, secrets, layout.primes, layout.plan, result.ciphertexts)
     if not any(value for answer in answers for value in answer):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,9 @@ from fheval.errors import RemoteProtocolError
 from fheval.field import Residues
 from fheval.protocols.round import PartySecrets, PublicSetup, Round
 from fheval.secrets import Randomness, Secret, derive, residues
+
+# Enc(−R_L), Enc(−R_R), Enc(R_L·R_R).
+PadCiphertexts = tuple[bytes, bytes, bytes]
 
 # A residue of 46 bits travels as three 16-bit limbs.
 BYTES_PER_VALUE = 6
@@ -39,30 +43,51 @@ _SIXTEEN, _THIRTY_TWO = np.uint64(16), np.uint64(32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """One ciphertext's worth of a plan: a range of its slots and a range of its groups."""
+
+    slots: slice
+    groups: slice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SlotPlan:
     """Which product sits in which slot, and which slots are added up for one released number.
 
-    `source[i]` is the index of the product in slot i; `groups` are ranges of slots, in the order of the answers.
+    `source[i]` is the index of the product in slot i; `ends` has the slot behind each group, in the order of the
+    answers. The slots are numbered through all sheets; a group lies on one sheet.
     """
 
     source: npt.NDArray[np.intp]
-    groups: tuple[tuple[int, int], ...]
+    ends: tuple[int, ...]
+    sheets: tuple[Sheet, ...]
 
     @classmethod
-    def of(cls, groups: Sequence[npt.NDArray[np.intp]]) -> SlotPlan:
-        """Put the groups of products one behind the other."""
-        ends = np.cumsum([len(group) for group in groups])
-        ranges = tuple((int(end - len(group)), int(end)) for group, end in zip(groups, ends, strict=True))
-        return cls(source=np.concatenate(groups), groups=ranges)
+    def of(cls, groups: Sequence[npt.NDArray[np.intp]], slots: int) -> SlotPlan:
+        """Put the groups of products one behind the other, on as few sheets of `slots` as this order allows."""
+        ends = [int(end) for end in np.cumsum([len(group) for group in groups])]
+        sheets: list[Sheet] = []
+        first = start = 0
+        for index, end in enumerate([*ends, ends[-1] + slots + 1]):
+            if end - start > slots:
+                stop = ends[index - 1]
+                sheets.append(Sheet(slots=slice(start, stop), groups=slice(first, index)))
+                first, start = index, stop
+        return cls(source=np.concatenate(groups), ends=tuple(ends), sheets=tuple(sheets))
+
+    @property
+    def lengths(self) -> npt.NDArray[np.intp]:
+        """How many slots each group has."""
+        return np.diff(self.ends, prepend=0)
 
     def spread(self, per_group: npt.ArrayLike) -> Residues:
         """A vector over the slots that is constant on each group."""
-        lengths = [stop - start for start, stop in self.groups]
-        return np.repeat(np.asarray(per_group, dtype=np.uint64), lengths)
+        return np.repeat(np.asarray(per_group, dtype=np.uint64), self.lengths)
 
     def sums(self, slots: Residues, modulus: int) -> list[int]:
         """Add the slots of each group."""
-        return [field.total(slots[start:stop], modulus) for start, stop in self.groups]
+        bounds = [0, *self.ends]
+        return [field.total(slots[start:stop], modulus) for start, stop in pairwise(bounds)]
 
 
 def parameter_sets(primes: Sequence[int]) -> list[Parameters]:
@@ -164,15 +189,25 @@ def leader_pad_sums(
 
 def leader_encrypt(
     engine: Engine, secrets: PartySecrets, primes: Sequence[int], plan: SlotPlan, pads: Sequence[Residues]
-) -> tuple[tuple[bytes, bytes, bytes], ...]:
-    """Leader: Enc(−R_L), Enc(−R_R) and Enc(R_L·R_R) for each prime, laid out for the slots."""
+) -> tuple[tuple[PadCiphertexts, ...], ...]:
+    """Leader: Enc(−R_L), Enc(−R_R) and Enc(R_L·R_R) for each prime and sheet."""
     sealed = []
     for chosen, key, prime, total in zip(parameter_sets(primes), secrets.keys, primes, pads, strict=True):
         holder = engine.key_holder(chosen, key)
         left, right = (half[plan.source] for half in np.split(total, 2))
-        vectors = (field.negate(left, prime), field.negate(right, prime), field.multiply(left, right, prime))
-        sealed.append(tuple(holder.encrypt(vector) for vector in vectors))
-    return tuple(sealed)  # type: ignore[arg-type]
+        minus_left, minus_right = field.negate(left, prime), field.negate(right, prime)
+        product = field.multiply(left, right, prime)
+        sealed.append(
+            tuple(
+                (
+                    holder.encrypt(minus_left[sheet.slots]),
+                    holder.encrypt(minus_right[sheet.slots]),
+                    holder.encrypt(product[sheet.slots]),
+                )
+                for sheet in plan.sheets
+            )
+        )
+    return tuple(sealed)
 
 
 class LinearCircuit:
@@ -184,31 +219,45 @@ class LinearCircuit:
         self.prime = evaluator.parameters.plain_modulus
 
     def evaluate(
-        self, total: Residues, pads: Sequence[bytes], weights: Residues, offsets: Sequence[int], rng: Randomness
-    ) -> bytes:
-        """`weights` are per slot; `offsets` are added to the group sums, everything else in the slots is random.
-
-        The mask comes as a fresh public-key encryption, so that the result's second component is fresh as well.
-        """
+        self,
+        total: Residues,
+        pads: Sequence[PadCiphertexts],
+        weights: Residues,
+        offsets: Sequence[int],
+        rng: Randomness,
+    ) -> tuple[bytes, ...]:
+        """`weights` are per slot; `offsets` are added to the group sums, everything else in the slots is random."""
         prime = self.prime
         left, right = (half[self.plan.source] for half in np.split(total, 2))
-        weighted = field.multiply(weights, left, prime)
-        mask = random_with_sums(self.plan, offsets, prime, self.evaluator.parameters.slots, rng)
-        mask[: len(weights)] = field.add(mask[: len(weights)], field.multiply(weighted, right, prime), prime)
-        ciphertexts = [self.evaluator.load(data) for data in pads]
-        result = self.evaluator.linear(ciphertexts, [field.multiply(weights, right, prime), weighted, weights])
-        result = self.evaluator.add(result, self.evaluator.encrypt(mask))
+        on_right = field.multiply(weights, left, prime)
+        on_left = field.multiply(weights, right, prime)
+        known = field.add(field.multiply(on_right, right, prime), self.masks(offsets, rng), prime)
+        return tuple(
+            self.sheet(
+                data, [on_left[sheet.slots], on_right[sheet.slots], weights[sheet.slots]], known[sheet.slots], rng
+            )
+            for sheet, data in zip(self.plan.sheets, pads, strict=True)
+        )
+
+    def masks(self, offsets: Sequence[int], rng: Randomness) -> Residues:
+        """A uniform vector over the slots among those whose groups add up to `offsets`."""
+        vector = residues(rng, self.prime, len(self.plan.source))
+        sums = self.plan.sums(vector, self.prime)
+        for end, wanted, found in zip(self.plan.ends, offsets, sums, strict=True):
+            vector[end - 1] = (int(vector[end - 1]) + wanted - found) % self.prime
+        return vector
+
+    def sheet(self, pads: PadCiphertexts, factors: Sequence[Residues], known: Residues, rng: Randomness) -> bytes:
+        """One ciphertext: the linear combination, plus what is known, plus random numbers in the unused slots.
+
+        The last two come as a fresh public-key encryption, so that the result's second component is fresh as well.
+        """
+        unused = residues(rng, self.prime, self.evaluator.parameters.slots - len(known))
+        result = self.evaluator.linear([self.evaluator.load(data) for data in pads], factors)
+        result = self.evaluator.add(result, self.evaluator.encrypt(np.concatenate([known, unused])))
         while result.limbs > 1:
             result = self.evaluator.drop_level(result)
         return self.evaluator.dump(result)
-
-
-def random_with_sums(plan: SlotPlan, sums: Sequence[int], modulus: int, slots: int, rng: Randomness) -> Residues:
-    """A uniform vector over the slots among those whose groups add up to `sums`."""
-    vector = residues(rng, modulus, slots)
-    for (start, stop), wanted in zip(plan.groups, sums, strict=True):
-        vector[stop - 1] = (wanted - field.total(vector[start : stop - 1], modulus)) % modulus
-    return vector
 
 
 def aggregator_circuits(
@@ -222,11 +271,17 @@ def aggregator_circuits(
 
 
 def leader_decrypt(
-    engine: Engine, secrets: PartySecrets, primes: Sequence[int], plan: SlotPlan, results: Sequence[bytes]
+    engine: Engine,
+    secrets: PartySecrets,
+    primes: Sequence[int],
+    plan: SlotPlan,
+    results: Sequence[Sequence[bytes]],
 ) -> list[list[int]]:
     """Leader: decrypt and add up each group, for each prime."""
     answers = []
-    for chosen, key, prime, data in zip(parameter_sets(primes), secrets.keys, primes, results, strict=True):
-        slots = engine.key_holder(chosen, key).decrypt(data)
-        answers.append(plan.sums(slots, prime))
+    for chosen, key, prime, sheets in zip(parameter_sets(primes), secrets.keys, primes, results, strict=True):
+        holder = engine.key_holder(chosen, key)
+        used = [sheet.slots.stop - sheet.slots.start for sheet in plan.sheets]
+        slots = [holder.decrypt(data)[:count] for data, count in zip(sheets, used, strict=True)]
+        answers.append(plan.sums(np.concatenate(slots), prime))
     return answers

@@ -3,12 +3,15 @@
 An exact AUC is a fraction whose reduced denominator divides 2PQ, which says much about P and Q. A rounded release
 gives the parties two integers instead,
 
-    X = K·num + b·den + e_1        Z = c·num + K·den + e_2,
+    X = K·num + b·den + e_1        Z = K·den + e_2,
 
-K log-uniform over [K_0, K_0·2^W), b and c uniform in ±K·p/2, e_1 and e_2 uniform in [0, E). X/Z is num/den to within
-about p. E = 2^20·den_max hides divisibility: without it, den | Z − c·num would test any guess of den. K_0 = 2^7·E/p
-keeps that noise below the last digit even for the smallest den. W, the bits that are left, hides the size of den:
-two guesses differ in likelihood by at most |log2(den/den')|/W.
+K log-uniform over [K_0, K_0·2^W), b uniform in ±K·p/2, e_1 and e_2 uniform in [0, E), so that X/Z is num/den to
+within p/2. Why that hides everything else: for a guess (num', den') the values of K that fit Z number E/den' and have
+density 1/(K·W·ln 2) each, so that Z has the likelihood 1/(Z·W·ln 2) whatever den' is; and given K, the pairs (b, e_1)
+that fit X number E/den' out of K·p·E, which is the likelihood 1/(Z·p) whatever the guess is, as long as num'/den' is
+within p/2 of X/Z. E = 2^20·den_max makes these counts large: without the noise, den' | Z would test any guess.
+K_0 = 2^7·E/p keeps the noise below the last digit even for the smallest den. W, the bits that are left, bounds what
+the ends of K's range give away: two guesses differ in likelihood by at most |log2(den/den')|/W.
 
 An exact release multiplies num and den by one unit of each field: everything but the fraction is hidden perfectly.
 """
@@ -56,7 +59,7 @@ class RoundedRelease:
         smallest = -(-int((noise << NOISE_MARGIN_BITS) / width) >> 64) << 64
         for count in range(1, MOST_PRIMES + 1):
             primes = plain_moduli(count)
-            # |X| and |Z| stay below K·den·(1 + p) + E, and the lift needs K·den·p on the negative side.
+            # X and Z stay below K·den·(1 + p/2) + E; the lift leaves K·den·p below zero, more than X can take.
             largest = (prod(primes) - noise) / (magnitude * (1 + 2 * width))
             spare = (int(largest) // smallest).bit_length() - 1
             if spare >= LEAST_SPARE_BITS:
@@ -67,13 +70,12 @@ class RoundedRelease:
         )
 
     def draw(self, rng: Randomness) -> Blinding:
-        """Aggregator: fresh K, b, c, e_1, e_2 for one ratio."""
+        """Aggregator: fresh K, b, e_1, e_2 for one ratio."""
         scale = log_uniform_integer(rng, self.smallest, self.spare_bits)
         half = int(scale * self.precision / 2)
         return Blinding(
             scale=scale,
-            tilt_x=integer_between(rng, -half, half),
-            tilt_z=integer_between(rng, -half, half),
+            tilt=integer_between(rng, -half, half),
             noise_x=integer_below(rng, self.noise),
             noise_z=integer_below(rng, self.noise),
         )
@@ -94,21 +96,12 @@ class RoundedRelease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blinding:
-    """K, b, c, e_1 and e_2 of one ratio; the aggregator forgets them with the round."""
+    """K, b, e_1 and e_2 of one ratio; the aggregator forgets them with the round."""
 
     scale: int = field(repr=False)
-    tilt_x: int = field(repr=False)
-    tilt_z: int = field(repr=False)
+    tilt: int = field(repr=False)
     noise_x: int = field(repr=False)
     noise_z: int = field(repr=False)
-
-    def x_weights(self, prime: int) -> tuple[int, int]:
-        """The weights of num and den in X."""
-        return self.scale % prime, self.tilt_x % prime
-
-    def z_weights(self, prime: int) -> tuple[int, int]:
-        """The weights of num and den in Z."""
-        return self.tilt_z % prime, self.scale % prime
 
 
 def exact_primes(magnitude: int) -> tuple[int, ...]:
