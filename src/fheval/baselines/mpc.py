@@ -3,16 +3,18 @@
 Data owners sort their samples and secret-share scores and labels among three computing processes (Shamir, any two
 of three can reconstruct, one learns nothing), which run MPyC over loopback. They merge the sorted lists on shares,
 test neighbouring scores for equality, and let the area step only where a tie ends, so that ties count as one half.
-ppAURORA merges with a shuffle of its own and reveals the outcomes of some comparisons; here a network of
-comparators (see `merging`) reveals none.
+ppAURORA merges two lists by comparing them position by position over and over, quadratically in their length, and
+opens the outcomes of some comparisons to be faster; a network of comparators (see `merging`) does it in n·log n and
+opens none.
 
 Reveals: to the computing processes, the number of owners and of each one's samples, the score format, and the AUC
-as a fraction in lowest terms; nothing else unless two of the three collude or deviate. Comparisons hide values
-statistically, up to 2^-40. The channels between the processes are plain loopback connections: this measures the
-cost of the computation, it is no deployment.
+as a fraction in lowest terms; nothing else unless two of the three collude or one deviates. Each comparison hides
+its values statistically, to about 2^-39. The channels between the processes are plain loopback connections: this
+measures the cost of the computation, it is no deployment.
 
-Costs: about n·log(n)·log(owners)/2 secure comparisons for n samples, each in proportion to the bits of a score (31
-where scores are single precision in [0, 1], 63 where double). Cost does not depend on decision points: there are none.
+Costs: at most about n·log2(n)·log2(owners)/2 + n secure comparisons for n samples, each in proportion to the bits of
+a difference of scores (31 where scores are single precision in [0, 1], 63 where double). It does not depend on
+decision points: there are none.
 """
 
 from __future__ import annotations
