@@ -1,0 +1,87 @@
+"""The list of commands: what it shows, that every entry works, and that it loads nothing heavy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from cli.session import Session, real_process
+from fheval.cli import COMMANDS
+from fheval.cli.deferred import Deferred
+from fheval.version import __version__
+
+HEAVY = ("numpy", "polars", "sklearn", "tenseal", "openfhe", "cryptography", "fheval.counting", "fheval.keys")
+
+
+def test_version(fheval: Session) -> None:
+    done = fheval("--version")
+    assert (done.status, done.out, done.err) == (0, f"fheval {__version__}\n", "")
+
+
+def test_help_lists_the_commands(fheval: Session) -> None:
+    done = fheval("--help")
+    assert (done.status, done.err) == (0, "")
+    for name, _, summary in COMMANDS:
+        assert f" {name} " in done.out
+        assert summary.split()[0] in done.out
+
+
+def test_no_command_at_all_shows_the_help(fheval: Session) -> None:
+    done = fheval()
+    assert done.status == 2
+    assert "Usage: fheval" in done.out + done.err
+
+
+def test_a_misspelt_command(fheval: Session) -> None:
+    done = fheval("evaluat")
+    assert (done.status, done.out) == (2, "")
+    assert done.err == "No such command 'evaluat'. Did you mean 'evaluate'? Try 'fheval --help'.\n"
+
+
+@pytest.mark.parametrize("name", [name for name, _, _ in COMMANDS])
+def test_every_command_has_help_with_an_example(fheval: Session, name: str) -> None:
+    done = fheval(name, "--help")
+    assert (done.status, done.err) == (0, "")
+    assert f"Usage: fheval {name}" in done.out
+    assert f" fheval {name}" in done.out.replace(f"Usage: fheval {name}", "")
+    assert "--install-completion" not in done.out
+
+
+@pytest.mark.parametrize("name", ["demo", "evaluate", "simulate"])
+def test_the_summary_in_the_list_is_the_commands_own(name: str) -> None:
+    (entry,) = (entry for entry in COMMANDS if entry[0] == name)
+    assert Deferred(*entry).load().help.splitlines()[0] == entry[2]
+
+
+def test_python_m_fheval_and_the_script_are_the_same() -> None:
+    as_module, as_script = real_process("--version"), real_process("--version", module=False)
+    assert as_module == as_script
+    assert as_module.out == f"fheval {__version__}\n"
+    assert "Usage: fheval" in real_process("--help").out
+
+
+def test_help_and_version_load_nothing_heavy_of_their_own() -> None:
+    program = f"""
+import sys, fheval
+before = set(sys.modules)
+from fheval.cli import main
+main(["--version"]), main(["--help"])
+loaded = set(sys.modules) - before
+print([name for name in {HEAVY!r} if name in loaded], file=sys.stderr)
+print("fheval.cli" in loaded, file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\nTrue\n"
+
+
+def test_shells_complete_commands_and_protocols(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_FHEVAL_COMPLETE", "complete_bash")
+    for words, position, expected in [
+        ("fheval sim", 1, {"simulate"}),
+        ("fheval evaluate --protocol padded", 3, {"padded", "padded-verified"}),
+    ]:
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(position))
+        assert set(real_process().out.split()) == expected
