@@ -218,13 +218,26 @@ def leader_answer(
     return PadSums(round=round_.id, sender=me, roster=notice.roster, ciphertexts=ciphertexts)
 
 
-def leader_open(engine: Engine, round_: Round, secrets: PartySecrets, result: PaddedResult) -> Outcome:
-    """Step 6, leader: decrypt X and Z, or c·num and c·den, and divide.
+def require_answered(round_: Round, notice: RosterNotice, result: PaddedResult) -> None:
+    """Refuse an answer for other parties than those whose pads went into it: nobody rewrites who came."""
+    from_this_round(round_, result.round, AGGREGATOR, "PaddedResult")
+    round_.require_cohort(notice.roster)
+    if result.roster != notice.roster:
+        raise RemoteProtocolError(
+            "The aggregator's answer names other parties than it announced. The round was aborted.",
+            step="PaddedResult",
+            culprit=AGGREGATOR,
+        )
+
+
+def leader_open(
+    engine: Engine, round_: Round, secrets: PartySecrets, notice: RosterNotice, result: PaddedResult
+) -> Outcome:
+    """Step 6, leader: decrypt X and Z, or c·num and c·den, and divide. `notice` is the one it answered with pads.
 
     Learns: the released ratio; nothing else is in the slots.
     """
-    from_this_round(round_, result.round, AGGREGATOR, "PaddedResult")
-    round_.require_cohort(result.roster)
+    require_answered(round_, notice, result)
     layout = Layout.of(round_)
     if not fits(layout, result.ciphertexts):
         raise RemoteProtocolError(
@@ -259,7 +272,7 @@ def run(
     *,
     lay_out: Callable[[Round], SlotLayout] = Layout.of,
     submit: Callable[[Round, PartySecrets, str, Sequence[Contribution]], PaddedCounts] = party_submit,
-    conclude: Callable[[Engine, Round, PartySecrets, PaddedResult], Outcome] = leader_open,
+    conclude: Callable[[Engine, Round, PartySecrets, RosterNotice, PaddedResult], Outcome] = leader_open,
 ) -> Outcome:
     """Play all roles, from the set-up to the sealed broadcast; only bytes pass between them.
 
@@ -284,7 +297,7 @@ def run(
     with post.working("aggregator"):
         result = post.carry("result", aggregator.result(wire.decode(pads, PadSums, sender=leader)))
     with post.working("decrypt"):
-        outcome = conclude(engine, round_, secrets, wire.decode(result, PaddedResult, sender=AGGREGATOR))
+        outcome = conclude(engine, round_, secrets, roster, wire.decode(result, PaddedResult, sender=AGGREGATOR))
     with post.working("leader"):
         sealed = post.carry("broadcast", leader_seal(round_, secrets, outcome, rng))
     with post.working("party"):

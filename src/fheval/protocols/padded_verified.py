@@ -32,17 +32,10 @@ from fheval.errors import ConfigError, UndefinedMetric, VerificationFailed
 from fheval.field import Residues
 from fheval.metrics.forms import Contribution, Form
 from fheval.protocols import padded, padding
-from fheval.protocols.padded import PaddedCounts, PaddedResult, SlotLayout
+from fheval.protocols.padded import PaddedCounts, PaddedResult, RosterNotice, SlotLayout
 from fheval.protocols.padding import SlotPlan
 from fheval.protocols.release import exact_primes, exact_ratio
-from fheval.protocols.round import (
-    AGGREGATOR,
-    Outcome,
-    PartySecrets,
-    Post,
-    Round,
-    from_this_round,
-)
+from fheval.protocols.round import Outcome, PartySecrets, Post, Round
 from fheval.secrets import Randomness, Secret, Stream, derive, nonzero_residue, residues
 
 NAME = "padded-verified"
@@ -165,13 +158,14 @@ class Aggregator(padded.Aggregator):
         ]
 
 
-def leader_open(engine: Engine, round_: Round, secrets: PartySecrets, result: PaddedResult) -> Outcome:
-    """Step 6 and the verification, leader or any party that asks for the ciphertexts.
+def leader_open(
+    engine: Engine, round_: Round, secrets: PartySecrets, notice: RosterNotice, result: PaddedResult
+) -> Outcome:
+    """Step 6 and the verification, leader or any party that asks for the ciphertexts and the leader's roster.
 
     Learns: the exact fraction; or that the aggregator deviated. Says so to no one.
     """
-    from_this_round(round_, result.round, AGGREGATOR, "PaddedResult")
-    round_.require_cohort(result.roster)
+    padded.require_answered(round_, notice, result)
     layout = lay_out(round_)
     if not padded.fits(layout, result.ciphertexts):
         raise VerificationFailed
