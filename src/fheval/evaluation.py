@@ -148,7 +148,7 @@ def _result(round_: Round, outcome: Outcome, post: InProcess, decision_points: i
         engine=round_.engine,
         parties=parties,
         decision_points=decision_points,
-        auc=float(outcome.ratios[0]),
+        auc=float(outcome.ratio()),
         precision="exact" if round_.precision is None else round_.precision,
         verified=outcome.verified,
         soundness_bits=outcome.soundness_bits,

@@ -21,11 +21,15 @@ IntegerVector = npt.NDArray[np.int64]
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
-    """The public shape of one ratio: how many products each side has, and a bound on |num| and den."""
+    """The public shape of one ratio: how many products each side has, and a bound on num and den.
+
+    Neither num nor den is negative, though single products may be. A ratio is `proper` when num ≤ den always holds.
+    """
 
     numerator: int
     denominator: int
     magnitude: int
+    proper: bool = True
 
     @property
     def terms(self) -> int:

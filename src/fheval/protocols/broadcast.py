@@ -39,11 +39,10 @@ def _cipher(round_: Round, secrets: PartySecrets) -> ChaCha20Poly1305:
 def leader_seal(round_: Round, secrets: PartySecrets, outcome: Outcome, rng: Randomness) -> SealedOutcome:
     """Seal the outcome for all parties of the round.
 
-    It is filled up to a fixed size a ratio, so that its length says nothing about the value.
+    It is filled up to a fixed size a ratio, so that its length says neither the value nor whether there is one.
     """
-    exact = [Fraction(ratio) for ratio in outcome.ratios]
     plain = _Plain(
-        tuple((_digits(ratio.numerator), _digits(ratio.denominator)) for ratio in exact),
+        tuple(_written(ratio) for ratio in outcome.ratios),
         outcome.roster,
         outcome.verified,
         outcome.soundness_bits,
@@ -52,6 +51,16 @@ def leader_seal(round_: Round, secrets: PartySecrets, outcome: Outcome, rng: Ran
     nonce = rng.draw(_NONCE_BYTES)
     sealed = _cipher(round_, secrets).encrypt(nonce, msgspec.msgpack.encode(plain), round_.digest())
     return SealedOutcome(round=round_.id, nonce=nonce, sealed=sealed)
+
+
+def _written(ratio: Fraction | float | None) -> tuple[str, str]:
+    # No fraction has the denominator zero, which therefore stands for no ratio at all.
+    top, bottom = (0, 0) if ratio is None else Fraction(ratio).as_integer_ratio()
+    return _digits(top), _digits(bottom)
+
+
+def _read(top: str, bottom: str) -> Fraction | None:
+    return Fraction(int(top), int(bottom)) if int(bottom) else None
 
 
 def _digits(number: int) -> str:
@@ -72,7 +81,7 @@ def party_unseal(round_: Round, secrets: PartySecrets, message: SealedOutcome) -
             culprit=round_.leader,
         ) from error
     return Outcome(
-        ratios=tuple(Fraction(int(top), int(bottom)) for top, bottom in plain.ratios),
+        ratios=tuple(_read(top, bottom) for top, bottom in plain.ratios),
         roster=plain.roster,
         verified=plain.verified,
         soundness_bits=plain.soundness_bits,

@@ -249,15 +249,18 @@ def leader_open(
         for index in range(len(round_.forms))
     ]
     if layout.rounded is None:
-        ratios = tuple(_exact(form, layout.primes, x, z) for form, (x, z) in zip(round_.forms, pairs, strict=True))
-        return Outcome(ratios=ratios, roster=result.roster)
-    ratios = tuple(layout.rounded.ratio(x, z) for x, z in pairs)
-    return Outcome(ratios=ratios, roster=result.roster, hiding_bits=layout.rounded.spare_bits)
-
-
-def _exact(form: Form, primes: Sequence[int], x: Sequence[int], z: Sequence[int]) -> Fraction:
-    if not all(z):
+        ratios = [_exact(form, layout.primes, x, z) for form, (x, z) in zip(round_.forms, pairs, strict=True)]
+    else:
+        ratios = [layout.rounded.ratio(x, z) for x, z in pairs]
+    if all(ratio is None for ratio in ratios):
         raise UndefinedMetric
+    hiding_bits = layout.rounded.spare_bits if layout.rounded else None
+    return Outcome(ratios=tuple(ratios), roster=result.roster, hiding_bits=hiding_bits)
+
+
+def _exact(form: Form, primes: Sequence[int], x: Sequence[int], z: Sequence[int]) -> Fraction | None:
+    if not all(z):
+        return None
     quotients = [top * pow(bottom, -1, prime) % prime for top, bottom, prime in zip(x, z, primes, strict=True)]
     return exact_ratio(form, quotients, primes)
 

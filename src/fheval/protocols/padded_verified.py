@@ -178,27 +178,41 @@ def leader_open(
     ratios = tuple(
         verify(round_, secrets.seed, layout.primes, index, form, answers) for index, form in enumerate(round_.forms)
     )
+    if all(ratio is None for ratio in ratios):
+        raise UndefinedMetric
     bits = soundness_bits(round_.runs, min(layout.primes))
     return Outcome(ratios=ratios, roster=result.roster, verified=True, soundness_bits=bits)
 
 
 def verify(
     round_: Round, seed: Secret[bytes], primes: Sequence[int], index: int, form: Form, answers: Sequence[Sequence[int]]
-) -> Fraction:
-    """The fraction that all runs and primes agree on, or `VerificationFailed`."""
-    forms = len(round_.forms)
+) -> Fraction | None:
+    """The fraction that all runs and primes agree on, or `VerificationFailed`; None where den is zero.
+
+    A malicious aggregator can feign a zero by answering nothing for a form, but no value.
+    """
+    pairs = [_pairs(round_, index, answer) for answer in answers]
+    if not any(y for run_pairs in pairs for _, y in run_pairs):
+        if form.proper and any(x for run_pairs in pairs for x, _ in run_pairs):
+            raise VerificationFailed
+        return None
     residues_of_ratio = []
-    for prime, answer in zip(primes, answers, strict=True):
-        solved = set()
-        for run in range(round_.runs):
-            x, y = answer[2 * (run * forms + index)], answer[2 * (run * forms + index) + 1]
-            if not y:
-                raise VerificationFailed
-            solved.add(SecretMaps.derive(seed, round_, run, prime, index).solve(x, y))
+    for prime, run_pairs in zip(primes, pairs, strict=True):
+        if not all(y for _, y in run_pairs):
+            raise VerificationFailed
+        solved = {
+            SecretMaps.derive(seed, round_, run, prime, index).solve(x, y) for run, (x, y) in enumerate(run_pairs)
+        }
         if len(solved) != 1:
             raise VerificationFailed
         residues_of_ratio.append(solved.pop())
     return exact_ratio(form, residues_of_ratio, primes)
+
+
+def _pairs(round_: Round, index: int, answer: Sequence[int]) -> list[tuple[int, int]]:
+    """X and Y of one form in every run."""
+    starts = [2 * (run * len(round_.forms) + index) for run in range(round_.runs)]
+    return [(answer[start], answer[start + 1]) for start in starts]
 
 
 def run(

@@ -24,7 +24,7 @@ from fractions import Fraction
 from math import prod
 
 from fheval.engines.parameters import plain_moduli
-from fheval.errors import CapacityError, UndefinedMetric, VerificationFailed
+from fheval.errors import CapacityError, VerificationFailed
 from fheval.field import combine, rational
 from fheval.metrics.forms import Form
 from fheval.secrets import Randomness, integer_below, integer_between, log_uniform_integer
@@ -80,13 +80,11 @@ class RoundedRelease:
             noise_z=integer_below(rng, self.noise),
         )
 
-    def ratio(self, x: Sequence[int], z: Sequence[int]) -> Fraction:
-        """Leader: X/Z from their residues."""
+    def ratio(self, x: Sequence[int], z: Sequence[int]) -> Fraction | None:
+        """Leader: X/Z from their residues; None where den is zero."""
         top, bottom = self._lifted(x), self._lifted(z)
         # An honest Z is at least about K_0·den; e_2 alone is below E = K_0·p/2^7.
-        if bottom < self.smallest:
-            raise UndefinedMetric
-        return Fraction(top, bottom)
+        return None if bottom < self.smallest else Fraction(top, bottom)
 
     def _lifted(self, residues: Sequence[int]) -> int:
         modulus = prod(self.primes)
@@ -116,6 +114,6 @@ def exact_primes(magnitude: int) -> tuple[int, ...]:
 def exact_ratio(form: Form, residues: Sequence[int], primes: Sequence[int]) -> Fraction:
     """The fraction num/den from its residues; what is no honest ratio raises `VerificationFailed`."""
     found = rational(combine(residues, primes), prod(primes), form.magnitude)
-    if found is None or found[0] > found[1]:
+    if found is None or (form.proper and found[0] > found[1]):
         raise VerificationFailed
     return Fraction(*found)

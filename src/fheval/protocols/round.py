@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from fheval.engines import Engine, Parameters
-from fheval.errors import CohortTooSmall, ConfigError, RemoteProtocolError
+from fheval.errors import CohortTooSmall, ConfigError, RemoteProtocolError, UndefinedMetric
 from fheval.metrics.forms import Form
 from fheval.secrets import Randomness, Secret, new_seed
 from fheval.wire import Message, encode
@@ -128,14 +128,22 @@ def leader_set_up(
 class Outcome:
     """What the parties hold at the end of a round: one ratio per form, and what stands behind it.
 
+    A ratio is None where the form's denominator is zero; a round without any other is an `UndefinedMetric`.
     `hiding_bits` is the width of the blinding that hides the size of the denominator, where the release has one.
     """
 
-    ratios: tuple[Fraction | float, ...]
+    ratios: tuple[Fraction | float | None, ...]
     roster: tuple[str, ...]
     verified: bool | None = None
     soundness_bits: float | None = None
     hiding_bits: int | None = None
+
+    def ratio(self, index: int = 0) -> Fraction | float:
+        """The ratio of one form; `UndefinedMetric` where there is none."""
+        found = self.ratios[index]
+        if found is None:
+            raise UndefinedMetric
+        return found
 
 
 class Post(Protocol):
