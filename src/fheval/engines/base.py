@@ -165,10 +165,10 @@ def _checked_numbers(values: Vector, parameters: Parameters, limbs: int) -> Vect
     vector = np.ascontiguousarray(values, dtype=np.complex128 if np.iscomplexobj(values) else np.float64)
     if not np.all(np.isfinite(vector)):
         raise CapacityError("NaN and infinite values cannot be encoded. Check what the vector was computed from.")
-    # The library would wrap around silently: a fresh value may fill the modulus left after the last but one
-    # product, a value at the last level what is left there.
-    largest = 2.0 ** (sum(parameters.modulus_bits[: min(limbs, 2)]) - parameters.scale_bits - 1)
-    if vector.size and float(np.abs(vector).max()) >= largest:
+    # The library would wrap around silently. A fresh value may fill what is left after the last but one product, a
+    # value at the last level what is left there; sign and noise take a bit each, as SEAL's encoder asks for.
+    largest = 2.0 ** (sum(parameters.modulus_bits[: min(limbs, 2)]) - parameters.scale_bits - 2)
+    if vector.size and float(np.abs(vector).max()) > largest:
         raise CapacityError(
             f"A value of 2^{np.log2(np.abs(vector).max()):.0f} exceeds what {parameters.name} carries "
             f"with {limbs} primes left. Scale the vector down."

@@ -47,8 +47,9 @@ class _Codec:
         if len(payload) != self.parameters.slots * self._type.itemsize or not 1 <= limbs <= self.parameters.limbs:
             raise EngineError("A ciphertext has the wrong size. Ask the sender to send it again.")
         values = np.frombuffer(payload, dtype=self._type)
-        if self.parameters.scheme == "bfv" and int(values.max()) >= self.parameters.plain_modulus:
-            raise EngineError("A ciphertext holds impossible residues. Ask the sender to send it again.")
+        bound = self.parameters.plain_modulus or 2.0 ** sum(self.parameters.modulus_bits)
+        if not np.all(np.abs(values) < bound):
+            raise EngineError("A ciphertext holds impossible values. Ask the sender to send it again.")
         return Ciphertext(values.copy(), limbs)
 
 

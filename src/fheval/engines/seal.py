@@ -26,6 +26,9 @@ from fheval.secrets import Secret
 # What SEAL throws through its bindings, for bytes it cannot read and operations it refuses.
 _REFUSALS = (ValueError, RuntimeError, IndexError, OverflowError)
 
+# Where the head of everything that SEAL writes tells the size, its own included.
+_SIZE_FIELD = slice(8, 16)
+
 
 @contextmanager
 def _refusals(what: str) -> Iterator[None]:
@@ -78,16 +81,23 @@ class _Setting:
 
     def ciphertext(self, memory: MemoryFile, key_id: bytes, data: bytes) -> Ciphertext:
         _, limbs, payload = container.unpack(container.CIPHERTEXT, SealEngine.name, self.parameters, key_id, data)
-        handle = sealapi.Ciphertext()
-        try:
-            handle.load(self.context, memory.holding(payload))
-        except _REFUSALS as error:
-            raise EngineError(
-                f"SEAL cannot read this ciphertext ({error}). Ask the sender to send it again."
-            ) from error
+        handle = self.read(sealapi.Ciphertext(), memory, payload, "ciphertext")
         if handle.size() != 2 or handle.coeff_modulus_size() != limbs or not self._well_formed(handle):
             raise EngineError("A ciphertext is not of the form it claims. Ask the sender to send it again.")
         return Ciphertext(handle, limbs)
+
+    def read(self, empty: Any, memory: MemoryFile, payload: bytes | memoryview, name: str) -> Any:
+        """Let SEAL load one object, of which the bytes hold neither less nor more."""
+        told = int.from_bytes(payload[_SIZE_FIELD], "little")
+        if told != len(payload):
+            raise EngineError(
+                f"A {name} of {len(payload)} bytes says that it has {told}. Ask the sender to send it again."
+            )
+        try:
+            empty.load(self.context, memory.holding(payload))
+        except _REFUSALS as error:
+            raise EngineError(f"SEAL cannot read this {name} ({error}). Ask the sender to send it again.") from error
+        return empty
 
     def _well_formed(self, handle: Any) -> bool:
         """What SEAL's own validation leaves open: whether it is in NTT form, and the scale, which the sender states."""
@@ -110,11 +120,8 @@ class _KeyHolder(KeyHolder):
         self._setting = _setting(parameters)
         self._key_id = key_id
         self._memory = MemoryFile()
-        key = sealapi.SecretKey()
         try:
-            key.load(self._setting.context, self._memory.holding(secret))
-        except _REFUSALS as error:
-            raise EngineError(f"SEAL cannot read this secret key ({error}). Set the keys up again.") from error
+            key = self._setting.read(sealapi.SecretKey(), self._memory, secret, "secret key")
         finally:
             self._memory.wipe()
         self._encryptor = sealapi.Encryptor(self._setting.context, key)
@@ -148,19 +155,14 @@ class _Evaluator(Evaluator):
         self._memory = MemoryFile()
         self._seal = sealapi.Evaluator(self._setting.context)
         self._encryptor = sealapi.Encryptor(self._setting.context, self._key(sealapi.PublicKey(), keys.encryption))
-        self._relinearisation = self._key(sealapi.RelinKeys(), keys.relinearisation)
-        self._rotation = self._key(sealapi.GaloisKeys(), keys.rotation)
+        self._relinearisation = self._rotation = None
+        if keys.relinearisation:
+            self._relinearisation = self._key(sealapi.RelinKeys(), keys.relinearisation)
+        if keys.rotation:
+            self._rotation = self._key(sealapi.GaloisKeys(), keys.rotation)
 
     def _key(self, empty: Any, data: bytes) -> Any:
-        if not data:
-            return None
-        try:
-            empty.load(self._setting.context, self._memory.holding(data))
-        except _REFUSALS as error:
-            raise EngineError(
-                f"SEAL cannot read the public keys ({error}). Ask the leader to send them again."
-            ) from error
-        return empty
+        return self._setting.read(empty, self._memory, data, "public key")
 
     def load(self, data: bytes) -> Ciphertext:
         return self._setting.ciphertext(self._memory, self._key_id, data)
