@@ -7,7 +7,7 @@ so that a hostile peer chooses neither.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -16,6 +16,13 @@ from fheval.errors import RemoteProtocolError
 MAGIC = b"FHEV"
 VERSION = 1
 HEADER = MAGIC + bytes([VERSION])
+
+# Large fields are views into the message that they came in, so that reading a megabyte does not copy it. For a type
+# checker they are the bytes that the sender put in.
+if TYPE_CHECKING:
+    Blob = bytes
+else:
+    Blob = memoryview
 
 # The largest honest message is an upload of `paper-malicious`: eight ciphertexts of 1.3 MB.
 DEFAULT_LIMIT = 64 << 20
@@ -51,12 +58,6 @@ def encode(message: Message) -> bytes:
 _DECODERS: dict[type[Message], msgspec.msgpack.Decoder[Any]] = {}
 
 
-def _decoder(expected: type[M]) -> msgspec.msgpack.Decoder[M]:
-    if expected not in _DECODERS:
-        _DECODERS[expected] = msgspec.msgpack.Decoder(expected)
-    return _DECODERS[expected]
-
-
 def decode(data: bytes, expected: type[M], *, sender: str, limit: int = DEFAULT_LIMIT) -> M:
     """Read a message of the expected type, or blame `sender` in a `RemoteProtocolError`."""
     if len(data) > limit:
@@ -72,8 +73,11 @@ def decode(data: bytes, expected: type[M], *, sender: str, limit: int = DEFAULT_
             step=expected.__name__,
             culprit=sender,
         )
+    decoder: msgspec.msgpack.Decoder[M] | None = _DECODERS.get(expected)
+    if decoder is None:
+        decoder = _DECODERS[expected] = msgspec.msgpack.Decoder(expected)
     try:
-        return _decoder(expected).decode(memoryview(data)[len(HEADER) :])
+        return decoder.decode(memoryview(data)[len(HEADER) :])
     except msgspec.DecodeError as error:
         raise RemoteProtocolError(
             f"A malformed {expected.__name__} arrived from {sender} ({error}). The round was aborted.",

@@ -37,9 +37,6 @@ _LIMBS = 3
 
 # Uploads are added in blocks that stay in the cache; the memory in use does not depend on the number of parties.
 _BLOCK = 64
-_EVEN_LIMBS = np.uint64(0x0000FFFF0000FFFF)
-_LOW = np.uint64(0xFFFFFFFF)
-_SIXTEEN, _THIRTY_TWO = np.uint64(16), np.uint64(32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,16 +122,14 @@ def party_pad(round_: Round, seed: Secret[bytes], me: str, primes: Sequence[int]
 class UploadSum:
     """Aggregator: adds uploads as they arrive and forgets them.
 
-    A block of uploads is added limb by limb, four 16-bit limbs of a word at a time; limbs are put together into
-    residues only once, at the end.
+    A block of uploads is added limb by limb; limbs are put together into residues only once, at the end.
     """
 
     def __init__(self, values: int) -> None:
         self._values = values
         self._bytes = packed_size(values)
-        self._block = bytearray(_BLOCK * self._bytes)
-        self._end = 0
-        self._limbs = np.zeros((self._bytes // 8, 4), dtype=np.uint64)
+        self._waiting: list[bytes] = []
+        self._limbs = np.zeros(self._bytes // 2, dtype=np.uint64)
 
     def add(self, upload: bytes, sender: str) -> None:
         """Take one party's upload."""
@@ -144,25 +139,20 @@ class UploadSum:
                 step="PaddedCounts",
                 culprit=sender,
             )
-        start, self._end = self._end, self._end + self._bytes
-        self._block[start : self._end] = upload
-        if self._end == len(self._block):
+        self._waiting.append(upload)
+        if len(self._waiting) == _BLOCK:
             self._flush()
 
     def _flush(self) -> None:
-        block = np.frombuffer(self._block, dtype="<u8", count=self._end // 8).reshape(-1, self._bytes // 8)
-        part = block & _EVEN_LIMBS
-        even = part.sum(axis=0)
-        np.right_shift(block, _SIXTEEN, out=part)
-        np.bitwise_and(part, _EVEN_LIMBS, out=part)
-        odd = part.sum(axis=0)
-        self._limbs += np.stack([even & _LOW, odd & _LOW, even >> _THIRTY_TWO, odd >> _THIRTY_TWO], axis=1)
-        self._end = 0
+        block = np.frombuffer(b"".join(self._waiting), dtype="<u2").reshape(-1, len(self._limbs))
+        # Thirty-two bits hold the sum of a block and are added twice as fast as sixty-four.
+        self._limbs += np.add.reduce(block, axis=0, dtype=np.uint32)
+        self._waiting.clear()
 
     def totals(self, primes: Sequence[int]) -> list[Residues]:
         """Y mod t for each prime; the upload holds the same number of values for each."""
         self._flush()
-        limbs = self._limbs.reshape(-1)[: self._values * _LIMBS].reshape(len(primes), -1, _LIMBS)
+        limbs = self._limbs[: self._values * _LIMBS].reshape(len(primes), -1, _LIMBS)
         return [_joined(part, prime) for part, prime in zip(limbs, primes, strict=True)]
 
 
