@@ -31,6 +31,21 @@ def waiting(what: str, *, quiet: bool) -> Iterator[None]:
 
 
 @contextmanager
+def steps(total: int, *, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Show work of known steps; what is yielded wants to be told the name of each step as it begins."""
+    with _bar(quiet) as bar:
+        task = bar.add_task("", total=total)
+        begun = 0
+
+        def on_step(what: str) -> None:
+            nonlocal begun
+            bar.update(task, completed=begun, description=what)
+            begun += 1
+
+        yield on_step
+
+
+@contextmanager
 def round_bar(parties: int, *, quiet: bool) -> Iterator[Callable[[str], None]]:
     """Show a round as it goes; what is yielded wants to be told each time a role has worked."""
     with _bar(quiet) as bar:
