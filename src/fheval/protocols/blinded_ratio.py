@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fheval.engines import Ciphertext, Evaluator, Parameters
-from fheval.errors import PrecisionError
+from fheval.errors import EngineError, PrecisionError
 from fheval.secrets import Randomness, log_uniform_float, symmetric_floats
 
 FloatVector = npt.NDArray[np.float64]
@@ -34,10 +34,18 @@ LEAST_WIDTH = 8
 MASK_BOUND = 2.0**16
 
 
-def blinding_exponents(parameters: Parameters, magnitude: int, factor_bits: int = 0) -> tuple[int, int]:
-    """The range [2^low, 2^high) that c may take, as exponents, for numbers up to `magnitude`·2^factor_bits."""
+def blinding_exponents(
+    parameters: Parameters, magnitude: int, factor_bits: int = 0, zero_noise: float = 0.0
+) -> tuple[int, int]:
+    """The range [2^low, 2^high) that c may take, as exponents, for numbers up to `magnitude`·2^factor_bits.
+
+    `zero_noise` bounds what a denominator of zero decrypts to before it is blinded: no c makes it look like a larger
+    denominator.
+    """
     carried = sum(parameters.modulus_bits[:2]) - parameters.scale_bits - 1 - HEADROOM_BITS
     high = carried - ceil(log2(magnitude)) - factor_bits
+    if zero_noise:
+        high = min(high, LOWEST_EXPONENT - ceil(log2(zero_noise)))
     if high - LOWEST_EXPONENT < LEAST_WIDTH:
         raise PrecisionError(
             f"Numbers up to 2^{log2(magnitude):.0f} leave no room for blinding in {parameters.name}. "
@@ -58,9 +66,15 @@ class Accumulator:
         self._evaluator = evaluator
         self.totals: list[Ciphertext] = []
 
-    def add(self, ciphertexts: Sequence[bytes]) -> None:
-        """Load one party's ciphertexts and add them up."""
+    def load(self, ciphertexts: Sequence[bytes]) -> list[Ciphertext]:
+        """Read one party's ciphertexts; what could not be added is refused before any sum has changed."""
         loaded = [self._evaluator.load(data) for data in ciphertexts]
+        if any(each.limbs != self._evaluator.parameters.limbs for each in loaded):
+            raise EngineError("An upload holds a ciphertext that is not fresh. Ask the sender to send it again.")
+        return loaded
+
+    def add(self, loaded: list[Ciphertext]) -> None:
+        """Add what `load` gave."""
         if not self.totals:
             self.totals = loaded
             return

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import comb, log2
+from math import comb, log2, sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from fheval import wire
 from fheval.engines import Ciphertext, Engine, Evaluator, KeyHolder, Parameters
 from fheval.engines.parameters import CKKS_PAPER
 from fheval.errors import ConfigError, RemoteProtocolError, UndefinedMetric, VerificationFailed
-from fheval.metrics.forms import Contribution, Form
+from fheval.metrics.forms import Contribution
 from fheval.protocols.blinded_ratio import (
     Accumulator,
     FloatVector,
@@ -68,6 +68,12 @@ MASK_BOUND = 1 << 16
 
 # Equal to five decimals.
 TOLERANCE = 5e-6
+
+# What X is off by, over √(S·N) and before it is blinded (largest of several measured rounds, both engines): a constant
+# from the masks and shares, times √parties, and a part that grows with the samples. Noise stays below eight times that.
+MASK_NOISE = 2.0**-20
+COUNT_NOISE = 2.0**-35
+NOISE_MARGIN = 8
 
 
 class CountShares(Message, frozen=True, kw_only=True):
@@ -128,10 +134,15 @@ def parameters(round_: Round) -> Parameters:
         raise ConfigError("The number of splits must be at least 1.")
     if len(round_.parties) < 2:
         raise ConfigError(f"{NAME} needs two parties or more: the masks of one alone cannot cancel.")
-    blinding_exponents(CKKS_PAPER, form.magnitude, FACTOR_BITS)
+    exponents(round_)
     width = round_.splits * form.terms
     CKKS_PAPER.require_slots(width, f"{NAME} with {form.terms} decision points and {round_.splits} splits")
     return CKKS_PAPER.with_slot_sums(width)
+
+
+def exponents(round_: Round) -> tuple[int, int]:
+    """The range of c, as exponents: as wide as the parameters carry."""
+    return blinding_exponents(CKKS_PAPER, the_form(round_).magnitude, FACTOR_BITS)
 
 
 def soundness_bits(decision_points: int, splits: int) -> float:
@@ -238,7 +249,8 @@ class Aggregator:
                 step="CountShares",
                 culprit=shares.sender,
             )
-        for sums, ciphertexts in zip(self.sums, shares.runs, strict=True):
+        loaded = [sums.load(ciphertexts) for sums, ciphertexts in zip(self.sums, shares.runs, strict=True)]
+        for sums, ciphertexts in zip(self.sums, loaded, strict=True):
             sums.add(ciphertexts)
         self.roster.append(shares.sender)
 
@@ -259,10 +271,9 @@ class Aggregator:
     def blind(self, totals: Sequence[Ciphertext]) -> tuple[bytes, bytes]:
         """Steps 10 and 11 of one run: X = c·Σ T_all·F_all and Y = c·DT·DF, everything else hidden."""
         ev = self.evaluator
-        form = the_form(self.round)
         t, f, dt, df = totals
-        c = draw_blinding(self.rng, blinding_exponents(ev.parameters, form.magnitude, FACTOR_BITS))
-        x = ev.slot_sum(ev.multiply(t, f), self.round.splits * form.terms)
+        c = draw_blinding(self.rng, exponents(self.round))
+        x = ev.slot_sum(ev.multiply(t, f), self.round.splits * the_form(self.round).terms)
         y = ev.multiply(dt, df)
         x, y = (hide(ev, ev.multiply_plain(each, sparse({0: c})), [0], self.rng) for each in (x, y))
         return ev.dump(x), ev.dump(y)
@@ -279,31 +290,32 @@ def party_open(engine: Engine, round_: Round, secrets: PartySecrets, results: Bl
     round_.require_cohort(results.roster)
     holder = engine.key_holder(parameters(round_), secrets.keys[0])
     values = [tuple(float(holder.decrypt(data)[0].real) for data in run) for run in results.runs]
-    form = the_form(round_)
-    if all(_vanishes(holder.parameters, form, x, y) for x, y in values):
-        raise UndefinedMetric(
-            "The metric is undefined: the aggregator's answer is zero throughout. Either the parties together hold "
-            "samples of one class only, and one with the other class must join, or the aggregator answered nothing."
-        )
     ratios = [
         CommonRandomness.derive(secrets.seed, round_, run).ratio(x, y) if y else float("nan")
         for run, (x, y) in enumerate(values)
     ]
     # Written so that a NaN fails too.
     if not abs(ratios[0] - ratios[1]) <= TOLERANCE or not -TOLERANCE <= ratios[0] <= 1 + TOLERANCE:
+        if np.abs(values).max() < largest_noise(round_):
+            raise UndefinedMetric(
+                "The metric is undefined: the aggregator's answer is nothing but noise. Either the parties together "
+                "hold samples of one class only, or next to none, and more must join, or the aggregator answered "
+                "nothing."
+            )
         raise VerificationFailed
     return Outcome(
         ratios=(sum(ratios) / RUNS,),
         roster=results.roster,
         verified=True,
-        soundness_bits=soundness_bits(form.terms, round_.splits),
+        soundness_bits=soundness_bits(the_form(round_).terms, round_.splits),
     )
 
 
-def _vanishes(chosen: Parameters, form: Form, x: float, y: float) -> bool:
-    """Whether both numbers are noise: with r_i ≥ 2^-2 and den ≥ 2, an honest Y is at least 2^(low − 3)."""
-    low, _ = blinding_exponents(chosen, form.magnitude, FACTOR_BITS)
-    return abs(x) < 2.0 ** (low - 4) and abs(y) < 2.0 ** (low - 4)
+def largest_noise(round_: Round) -> float:
+    """What X and Y stay below when num and den are zero, whatever c is."""
+    _, high = exponents(round_)
+    per_slot = MASK_NOISE * sqrt(len(round_.parties)) + COUNT_NOISE * round_.max_samples
+    return 2.0**high * NOISE_MARGIN * sqrt(round_.splits * the_form(round_).terms) * per_slot
 
 
 def run(

@@ -11,6 +11,7 @@ Two packings: "paper" sends T, F, P and Q as four ciphertexts; "compact" lets P 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import sqrt
 
 import numpy as np
 
@@ -47,6 +48,12 @@ PACKINGS = ("paper", "compact")
 # As printed, the result is exact up to the noise of CKKS.
 DEFAULT_PRECISION: float | None = None
 
+# An encrypted zero decrypts to about 2^-41·√parties (measured, both engines), and a product with it to that times the
+# other factor. With one class only, P·2Q is such a product, and this times max_samples·√parties is five times its
+# standard deviation. The rotations of compact packing add 2^-34 at most, which this many samples cover.
+ZERO_NOISE = 5 * 2.0**-40
+FEWEST_SAMPLES = 64
+
 
 class CountShare(Message, frozen=True, kw_only=True):
     """Step 4, party to aggregator: E(T), E(F), E(P), E(Q), or E(T, P) and E(F, Q) in compact packing."""
@@ -69,12 +76,19 @@ def parameters(round_: Round) -> Parameters:
     form = the_form(round_)
     if round_.packing not in PACKINGS:
         raise ConfigError(f"There is no packing {round_.packing!r}. Choose one of: {', '.join(PACKINGS)}.")
-    blinding_exponents(CKKS_PAPER, form.magnitude)
+    exponents(round_)
     if round_.packing == "compact":
         CKKS_PAPER.require_slots(2 * anchor(form), "Compact packing")
         return CKKS_PAPER.with_slot_sums(2 * anchor(form))
-    CKKS_PAPER.require_slots(form.numerator, f"{NAME} with {form.numerator + 1} decision points")
-    return CKKS_PAPER.with_slot_sums(form.numerator)
+    width = max(form.numerator, form.denominator)
+    CKKS_PAPER.require_slots(width, f"{NAME} with {form.terms} products")
+    return CKKS_PAPER.with_slot_sums(width)
+
+
+def exponents(round_: Round) -> tuple[int, int]:
+    """The range of c, as exponents: as wide as the parameters carry while one class only still shows as den = 0."""
+    noise = ZERO_NOISE * max(round_.max_samples, FEWEST_SAMPLES) * sqrt(len(round_.parties))
+    return blinding_exponents(CKKS_PAPER, the_form(round_).magnitude, zero_noise=noise)
 
 
 def the_form(round_: Round) -> Form:
@@ -137,14 +151,14 @@ class Aggregator:
                 step="CountShare",
                 culprit=share.sender,
             )
-        self.sums.add(share.ciphertexts)
+        self.sums.add(self.sums.load(share.ciphertexts))
         self.roster.append(share.sender)
 
     def result(self) -> BlindedResult:
         """Steps 7 and 8: num = Σ T·F, den = Σ P·Q, both times c, everything else hidden."""
         self.round.require_cohort(self.roster)
         form = the_form(self.round)
-        c = draw_blinding(self.rng, blinding_exponents(self.evaluator.parameters, form.magnitude))
+        c = draw_blinding(self.rng, exponents(self.round))
         shift = 0.0
         if self.round.precision is not None:
             shift = c * float(symmetric_floats(self.rng, self.round.precision / 2, 1)[0])
@@ -180,14 +194,17 @@ def party_open(engine: Engine, round_: Round, secrets: PartySecrets, result: Bli
     """
     from_this_round(round_, result.round, AGGREGATOR, "BlindedResult")
     round_.require_cohort(result.roster)
-    form = the_form(round_)
+    compact = round_.packing == "compact"
+    if len(result.ciphertexts) != (1 if compact else 2):
+        raise RemoteProtocolError(
+            f"The aggregator's answer has {len(result.ciphertexts)} ciphertexts. The round was aborted.",
+            step="BlindedResult",
+            culprit=AGGREGATOR,
+        )
     holder = engine.key_holder(parameters(round_), secrets.keys[0])
     slots = [holder.decrypt(data).real for data in result.ciphertexts]
-    if round_.packing == "compact":
-        num, den = float(slots[0][0]), float(slots[0][anchor(form)])
-    else:
-        num, den = float(slots[0][0]), float(slots[1][0])
-    low, high = blinding_exponents(holder.parameters, form.magnitude)
+    num, den = float(slots[0][0]), float(slots[-1][anchor(the_form(round_)) if compact else 0])
+    low, high = exponents(round_)
     # den is an even integer: below half the smallest blinded one there is only noise.
     if abs(den) < 2.0**low:
         raise UndefinedMetric
