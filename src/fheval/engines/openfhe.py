@@ -300,6 +300,12 @@ class _Evaluator(Evaluator):
             handle = self._context.Compress(ciphertext.handle, ciphertext.limbs - 1)
         return Ciphertext(handle, ciphertext.limbs - 1)
 
+    def reciprocal(self, ciphertext: Ciphertext, low: float, high: float, degree: int) -> Ciphertext:
+        """1/x for every slot within [low, high], by OpenFHE's Chebyshev interpolation; other slots hold anything."""
+        with self._keys_in_place(), _refusals("a division"):
+            handle = self._context.EvalDivide(ciphertext.handle, low, high, degree)
+        return Ciphertext(handle, self._setting.limbs - handle.GetLevel())
+
     def _level(self, ciphertext: Ciphertext) -> int:
         return self._setting.limbs - ciphertext.limbs
 
@@ -332,6 +338,15 @@ def _empty_key_maps() -> Iterator[None]:
 def _clear_key_maps() -> None:
     openfhe.ClearEvalMultKeys()
     openfhe.CryptoContext.ClearEvalAutomorphismKeys()
+
+
+def chebyshev_reciprocal(
+    evaluator: Evaluator, ciphertext: Ciphertext, low: float, high: float, degree: int
+) -> Ciphertext:
+    """1/x on [low, high] by a Chebyshev polynomial, for an evaluator of this engine; only a baseline divides so."""
+    if not isinstance(evaluator, _Evaluator):
+        raise EngineError("Only the engine openfhe evaluates Chebyshev polynomials. Choose it.")
+    return evaluator.reciprocal(ciphertext, low, high, degree)
 
 
 class OpenFheEngine(Engine):

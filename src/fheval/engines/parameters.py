@@ -12,7 +12,7 @@ Scheme = Literal["ckks", "bfv"]
 
 # Largest total modulus, in bits, for a ternary secret at 128-bit classical security (Homomorphic Encryption
 # Standard, 2018, table 1). SEAL and OpenFHE check the same table; we check it too, before either is loaded.
-LARGEST_MODULUS_BITS = {4096: 109, 8192: 218, 16384: 438}
+LARGEST_MODULUS_BITS = {4096: 109, 8192: 218, 16384: 438, 32768: 881}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
