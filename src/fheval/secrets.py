@@ -177,14 +177,18 @@ def log_uniform_float(rng: Randomness, low_exponent: int, high_exponent: int) ->
 
 
 def log_uniform_integer(rng: Randomness, low: int, spare_bits: int) -> int:
-    """Draw an integer with density proportional to 1/x from [low', low'·2^spare_bits), low ≤ low' ≤ low + 2^64.
+    """Draw an integer with density proportional to 1/x from [low, low·2^spare_bits), exactly.
 
-    low' is the next multiple of 2^64, so that the mantissa's 64 bits never have to be rounded.
+    The octave is uniform; an integer of it is kept with probability start/integer, decided in integers. Every integer
+    can come out: a coarser grid, such as multiples of a power of two, would tell a multiple of the result from others.
     """
     if low < 1:
         raise ValueError("The lower end must be at least 1.")
-    unit = -(-low >> 64)
-    return unit * _log_uniform_mantissa(rng, 64) << integer_below(rng, spare_bits)
+    start = low << integer_below(rng, spare_bits)
+    while True:
+        value = start + integer_below(rng, start)
+        if integer_below(rng, value) < start:
+            return value
 
 
 def _log_uniform_mantissa(rng: Randomness, bits: int) -> int:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import prod
+from math import ceil, prod
 
 from fheval.engines.parameters import plain_moduli
 from fheval.errors import CapacityError, VerificationFailed
@@ -55,8 +55,7 @@ class RoundedRelease:
         """
         width = Fraction(precision)
         noise = magnitude << NOISE_BITS
-        # K is drawn from a multiple of 2^64 upwards, so that it needs no rounding.
-        smallest = -(-int((noise << NOISE_MARGIN_BITS) / width) >> 64) << 64
+        smallest = ceil((noise << NOISE_MARGIN_BITS) / width)
         for count in range(1, MOST_PRIMES + 1):
             primes = plain_moduli(count)
             # X and Z stay below K·den·(1 + p/2) + E; the lift leaves K·den·p below zero, more than X can take.
