@@ -107,6 +107,15 @@ def _signing_key(kit: Path) -> Ed25519PrivateKey:
     return read_signing_key(kit / "signing.key").reveal()
 
 
+def test_a_csr_with_a_bad_signature_is_refused(made: Consortium, tmp_path: Path) -> None:
+    request = decode(request_of(tmp_path / "kit", "dogwood"), EnrolmentRequest, sender="test")
+    csr = request.content.csr[:-1] + bytes([request.content.csr[-1] ^ 1])
+    content = msgspec.structs.replace(request.content, csr=csr)
+    signature = _signing_key(tmp_path / "kit").sign(domain("enrolment request") + encode(content))
+    with pytest.raises(RemoteProtocolError, match="was altered"):
+        answer(made.authority, "dogwood", encode(EnrolmentRequest(content=content, signature=signature)))
+
+
 def test_a_csr_of_another_kind_of_key_is_refused(made: Consortium, tmp_path: Path) -> None:
     request = decode(request_of(tmp_path / "kit", "dogwood"), EnrolmentRequest, sender="test")
     csr = (

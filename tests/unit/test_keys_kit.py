@@ -196,6 +196,13 @@ def test_the_policy_of_a_kit_only_moves_forward(made: Consortium) -> None:
 
 
 @pytest.mark.parametrize("name", ["alder", "hub"])
+def test_an_open_kit_gets_no_policy(made: Consortium, name: str) -> None:
+    made.path(name).chmod(0o755)
+    with pytest.raises(ConfigError, match="chmod 700"):
+        install_policy(made.path(name), b"", now=NOW)
+
+
+@pytest.mark.parametrize("name", ["alder", "hub"])
 def test_a_policy_that_must_not_be_installed_leaves_the_kit_alone(
     made: Consortium, stranger: Consortium, name: str
 ) -> None:
