@@ -21,10 +21,10 @@ import numpy as np
 import openfhe
 
 from fheval.engines import base, container
-from fheval.engines.base import Ciphertext, Engine, Evaluator, KeyHolder, Keys, Vector
+from fheval.engines.base import Ciphertext, Engine, Evaluator, KeyHolder, Keys, RunningSum, Vector
 from fheval.engines.memory import MemoryFile
 from fheval.engines.parameters import Parameters
-from fheval.engines.residues import Frame, Shape, bare, find_spans, repeated_primes
+from fheval.engines.residues import SUMMANDS, Frame, ResidueTable, Shape, bare, find_spans, repeated_primes
 from fheval.errors import EngineError
 from fheval.secrets import Secret
 
@@ -172,19 +172,25 @@ class _Frames:
             container.CIPHERTEXT, OpenFheEngine.name, self._parameters, self._key_id, ciphertext.limbs, payload
         )
 
-    def read(self, data: bytes) -> Ciphertext:
+    def unpack(self, data: bytes) -> tuple[int, memoryview]:
         _, limbs, payload = container.unpack(
             container.CIPHERTEXT, OpenFheEngine.name, self._parameters, self._key_id, data
         )
         if not 1 <= limbs <= self._setting.limbs:
             raise EngineError("A ciphertext is not of the form it claims. Ask the sender to send it again.")
-        frame = self._frame(limbs).filled(payload)
+        return limbs, payload
+
+    def read(self, data: bytes) -> Ciphertext:
+        return self.load(*self.unpack(data))
+
+    def load(self, limbs: int, payload: memoryview) -> Ciphertext:
+        frame = self.frame(limbs).filled(payload)
         handle, done = openfhe.DeserializeCiphertext(self._memory.holding(frame), openfhe.BINARY)
         if not done:
             raise EngineError("OpenFHE cannot read this ciphertext. Ask the sender to send it again.")
         return Ciphertext(handle, limbs)
 
-    def _frame(self, limbs: int) -> Frame:
+    def frame(self, limbs: int) -> Frame:
         if limbs not in self._by_limbs:
             level = self._setting.limbs - limbs
             data = self._saved(self._setting.fresh(self._key, np.zeros(1, dtype=np.uint64), level))
@@ -194,6 +200,37 @@ class _Frames:
 
     def _saved(self, handle: Any) -> bytes:
         return self._memory.written_by(lambda path: openfhe.SerializeToFile(path, handle, openfhe.BINARY))
+
+
+class _ResidueSum(RunningSum):
+    """Adds residues without giving each ciphertext to the library, which would take ten times as long."""
+
+    def __init__(self, frames: _Frames, limbs: int) -> None:
+        self._frames = frames
+        self._limbs = limbs
+        self._frame = frames.frame(limbs)
+        self._sum = np.zeros(self._frame.shape, dtype=np.uint64)
+        self._unreduced = 0
+
+    def read(self, data: bytes) -> ResidueTable:
+        limbs, payload = self._frames.unpack(data)
+        base.require_fresh(limbs, self._limbs)
+        return self._frame.checked(payload)
+
+    def add(self, term: ResidueTable) -> None:
+        self._sum += term
+        self._unreduced += 1
+        if self._unreduced == SUMMANDS:
+            self._reduce()
+
+    def total(self) -> Ciphertext:
+        self._reduce()
+        return self._frames.load(self._limbs, memoryview(self._sum.tobytes()))
+
+    def _reduce(self) -> None:
+        self._sum %= self._frame.primes[:, None]
+        # What is left counts as one summand of the next lot.
+        self._unreduced = 1
 
 
 class _KeyHolder(KeyHolder):
@@ -248,6 +285,9 @@ class _Evaluator(Evaluator):
 
     def load(self, data: bytes) -> Ciphertext:
         return self._frames.read(data)
+
+    def running_sum(self) -> RunningSum:
+        return _ResidueSum(self._frames, self._setting.limbs)
 
     def dump(self, ciphertext: Ciphertext) -> bytes:
         return self._frames.write(ciphertext)
