@@ -157,6 +157,16 @@ def test_an_exact_release_warns_of_what_it_reveals(fheval: Session, parties: lis
     assert re.search(r"0\.\d{6} exact ", words)
 
 
+@pytest.mark.parametrize(
+    ("protocol", "places"), [("padded", 4), ("padded-verified", 6), ("paper-semi-honest", 6), ("paper-malicious", 5)]
+)
+def test_a_protocol_shows_as_many_decimals_as_it_carries(
+    fheval: Session, parties: list[str], protocol: str, places: int
+) -> None:
+    done = fheval("evaluate", *parties, "--protocol", protocol, "--quiet")
+    assert re.fullmatch(rf"0\.\d{{{places}}}\n", done.out)
+
+
 def test_quiet_prints_the_auc_alone(fheval: Session, parties: list[str]) -> None:
     done = fheval("evaluate", *parties, "--quiet")
     assert re.fullmatch(r"0\.\d{4}\n", done.out)
