@@ -26,6 +26,7 @@ from fheval.protocols.padding import PadCiphertexts, SlotPlan
 from fheval.protocols.release import RoundedRelease, exact_primes, exact_ratio
 from fheval.protocols.round import (
     AGGREGATOR,
+    AnswersOnce,
     Outcome,
     PartySecrets,
     Post,
@@ -34,9 +35,10 @@ from fheval.protocols.round import (
     from_a_party,
     from_this_round,
     leader_set_up,
+    require_keys,
 )
 from fheval.secrets import Randomness, nonzero_residue
-from fheval.wire import Message
+from fheval.wire import Blob, Message
 
 NAME = "padded"
 DEFAULT_PRECISION: float | None = 1e-4
@@ -47,7 +49,7 @@ class PaddedCounts(Message, frozen=True, kw_only=True):
 
     round: str
     sender: str
-    values: bytes
+    values: Blob
 
 
 class RosterNotice(Message, frozen=True, kw_only=True):
@@ -92,7 +94,7 @@ class Layout(SlotLayout):
     @classmethod
     def of(cls, round_: Round) -> Layout:
         """Lay a round out; refuses, before anyone sends anything, what would not fit."""
-        magnitude = max(form.magnitude for form in round_.forms)
+        magnitude = max(form.bound for form in round_.forms)
         if round_.precision is None:
             rounded, primes = None, exact_primes(magnitude)
         else:
@@ -135,7 +137,7 @@ def party_submit(round_: Round, secrets: PartySecrets, me: str, contributions: S
     return PaddedCounts(round=round_.id, sender=me, values=values)
 
 
-class Aggregator:
+class Aggregator(AnswersOnce):
     """Steps 2, 4 and 5. Learns the roster, nothing else: uploads are uniform, the rest is ciphertexts."""
 
     layout: SlotLayout
@@ -146,31 +148,44 @@ class Aggregator:
         self.parties = frozenset(round_.parties)
         self.rng = rng
         self.layout = self.lay_out(round_)
+        require_keys(setup, len(self.layout.primes))
         self.circuits = padding.aggregator_circuits(engine, setup, self.layout.primes, self.layout.plan)
         self.uploads = padding.UploadSum(2 * self.layout.terms * len(self.layout.primes))
         self.roster: dict[str, None] = {}
+        self.closed = False
 
     def receive(self, counts: PaddedCounts) -> None:
         """Step 2: add an upload and forget it."""
-        from_this_round(self.round, counts.round, counts.sender, "PaddedCounts")
-        from_a_party(self.parties, counts.sender, self.roster, "PaddedCounts")
-        self.uploads.add(counts.values, counts.sender)
-        self.roster[counts.sender] = None
+        sender = counts.sender
+        from_this_round(self.round, counts.round, sender, "PaddedCounts")
+        from_a_party(self.parties, sender, self.roster, "PaddedCounts")
+        if self.closed:
+            raise RemoteProtocolError(
+                f"{sender} came after the roster was closed. Its upload was left out.",
+                step="PaddedCounts",
+                culprit=sender,
+            )
+        self.uploads.add(counts.values, sender)
+        self.roster[sender] = None
 
     def close(self) -> RosterNotice:
         """Step 2: nobody else gets in."""
         self.round.require_cohort(tuple(self.roster))
+        self.closed = True
         return RosterNotice(round=self.round.id, roster=tuple(self.roster))
 
     def result(self, pads: PadSums) -> PaddedResult:
         """Steps 4 and 5: blinded products in the slots."""
         from_this_round(self.round, pads.round, pads.sender, "PadSums")
-        if pads.roster != tuple(self.roster) or not fits(self.layout, pads.ciphertexts):
+        theirs = pads.sender == self.round.leader and pads.roster == tuple(self.roster)
+        if not theirs or not fits(self.layout, pads.ciphertexts):
             raise RemoteProtocolError(
-                f"The pads of {pads.sender} do not fit this round's roster. Start a new round with a new leader.",
+                f"The pads of {pads.sender} do not fit this round's leader and roster. Start a new round with a new "
+                "leader.",
                 step="PadSums",
                 culprit=pads.sender,
             )
+        self.answer_now()
         blinding = self.draw_blinding()
         totals = self.uploads.totals(self.layout.primes)
         ciphertexts = tuple(

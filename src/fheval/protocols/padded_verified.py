@@ -17,6 +17,7 @@ aggregator returns instead, an extra run accepts it with probability about 1/t. 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -48,7 +49,7 @@ def lay_out(round_: Round) -> SlotLayout:
         raise ConfigError(f"{NAME} releases the exact fraction. Use --precision exact with it, or padded.")
     if round_.runs < 2:
         raise ConfigError(f"{NAME} compares runs and needs two or more. Use --runs 3.")
-    primes = exact_primes(max(form.magnitude for form in round_.forms))
+    primes = exact_primes(max(form.bound for form in round_.forms))
     lengths = [n for form in round_.forms for n in (form.terms, form.denominator)] * round_.runs
     groups = [np.arange(start, stop) for start, stop in pairwise(np.cumsum([0, *lengths]))]
     chosen = bfv_linear(primes[0])
@@ -61,8 +62,8 @@ class SecretMaps:
     """The secret maps of one form in one run over one prime field."""
 
     prime: int
-    units: tuple[int, int, int, int, int, int]
-    stream: Stream
+    units: tuple[int, int, int, int, int, int] = dataclasses.field(repr=False)
+    stream: Stream = dataclasses.field(repr=False)
 
     @classmethod
     def derive(cls, seed: Secret[bytes], round_: Round, run: int, prime: int, form: int) -> SecretMaps:

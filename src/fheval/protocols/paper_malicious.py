@@ -36,6 +36,7 @@ from fheval.protocols.blinded_ratio import (
 from fheval.protocols.paper_semi_honest import the_form
 from fheval.protocols.round import (
     AGGREGATOR,
+    AnswersOnce,
     Outcome,
     PartySecrets,
     Post,
@@ -44,9 +45,10 @@ from fheval.protocols.round import (
     from_a_party,
     from_this_round,
     leader_set_up,
+    require_keys,
 )
 from fheval.secrets import Randomness, Secret, bits, derive, log_uniform_float, permutation, symmetric_floats
-from fheval.wire import Message
+from fheval.wire import Blob, Message
 
 NAME = "paper-malicious"
 RUNS = 2
@@ -81,7 +83,7 @@ class CountShares(Message, frozen=True, kw_only=True):
 
     round: str
     sender: str
-    runs: tuple[tuple[bytes, bytes, bytes, bytes], ...]
+    runs: tuple[tuple[Blob, Blob, Blob, Blob], ...]
 
 
 class BlindedResults(Message, frozen=True, kw_only=True):
@@ -228,11 +230,12 @@ def split(
     return left.ravel(), right.ravel()
 
 
-class Aggregator:
+class Aggregator(AnswersOnce):
     """Steps 9 to 11, honestly. Learns the roster, nothing else: it sees ciphertexts only."""
 
     def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None:
         self.round = round_
+        require_keys(setup, 1)
         self.evaluator: Evaluator = engine.evaluator(parameters(round_), setup.keys[0])
         self.parties = frozenset(round_.parties)
         self.rng = rng
@@ -265,6 +268,7 @@ class Aggregator:
                 culprit=missing[0],
             )
         self.round.require_cohort(self.roster)
+        self.answer_now()
         runs = tuple(self.blind(sums.totals) for sums in self.sums)
         return BlindedResults(round=self.round.id, roster=tuple(self.roster), runs=runs)
 

@@ -30,6 +30,7 @@ from fheval.protocols.blinded_ratio import (
 )
 from fheval.protocols.round import (
     AGGREGATOR,
+    AnswersOnce,
     Outcome,
     PartySecrets,
     Post,
@@ -38,9 +39,10 @@ from fheval.protocols.round import (
     from_a_party,
     from_this_round,
     leader_set_up,
+    require_keys,
 )
 from fheval.secrets import Randomness, symmetric_floats
-from fheval.wire import Message
+from fheval.wire import Blob, Message
 
 NAME = "paper-semi-honest"
 PACKINGS = ("paper", "compact")
@@ -60,7 +62,7 @@ class CountShare(Message, frozen=True, kw_only=True):
 
     round: str
     sender: str
-    ciphertexts: tuple[bytes, ...]
+    ciphertexts: tuple[Blob, ...]
 
 
 class BlindedResult(Message, frozen=True, kw_only=True):
@@ -128,11 +130,12 @@ def _behind(values: FloatVector, form: Form) -> FloatVector:
     return vector
 
 
-class Aggregator:
+class Aggregator(AnswersOnce):
     """Steps 5 to 8. Learns the roster, nothing else: it sees ciphertexts only."""
 
     def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None:
         self.round = round_
+        require_keys(setup, 1)
         self.evaluator = engine.evaluator(parameters(round_), setup.keys[0])
         self.parties = frozenset(round_.parties)
         self.rng = rng
@@ -157,6 +160,7 @@ class Aggregator:
     def result(self) -> BlindedResult:
         """Steps 7 and 8: num = Σ T·F, den = Σ P·Q, both times c, everything else hidden."""
         self.round.require_cohort(self.roster)
+        self.answer_now()
         form = the_form(self.round)
         c = draw_blinding(self.rng, exponents(self.round))
         shift = 0.0

@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from fheval.engines import Engine, Parameters
-from fheval.errors import CohortTooSmall, ConfigError, RemoteProtocolError, UndefinedMetric
+from fheval.errors import CohortTooSmall, ConfigError, LocalProtocolError, RemoteProtocolError, UndefinedMetric
 from fheval.metrics.forms import Form
 from fheval.secrets import Randomness, Secret, new_seed
 from fheval.wire import Message, encode
@@ -122,6 +122,29 @@ def leader_set_up(
     keys = [engine.generate_keys(chosen) for chosen in parameters]
     secrets = PartySecrets(keys=tuple(made.secret for made in keys), seed=new_seed(rng))
     return secrets, PublicSetup(round=round_.id, sender=round_.leader, keys=tuple(made.public for made in keys))
+
+
+def require_keys(setup: PublicSetup, expected: int) -> None:
+    """Refuse a set-up that lacks keys for some parameter set, or has too many."""
+    if len(setup.keys) != expected:
+        raise RemoteProtocolError(
+            f"The set-up of {setup.sender} has {len(setup.keys)} public keys instead of {expected}. "
+            "Ask for a new set-up.",
+            step="PublicSetup",
+            culprit=setup.sender,
+        )
+
+
+class AnswersOnce:
+    """A role that answers a round once: a second answer, blinded anew, would tell more than the release allows."""
+
+    _answered = False
+
+    def answer_now(self) -> None:
+        """Note that the answer is being given."""
+        if self._answered:
+            raise LocalProtocolError("This round has been answered already. Start a new round.")
+        self._answered = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
