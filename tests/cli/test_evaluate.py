@@ -23,6 +23,7 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
     "parties": int,
     "decision_points": int,
     "auc": float,
+    "results": list,
     "precision": (float, str),
     "verified": (bool, type(None)),
     "soundness_bits": (float, type(None)),

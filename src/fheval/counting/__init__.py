@@ -13,12 +13,18 @@ from fheval.counting.readers import (
     read_pair,
     read_pair_chunks,
 )
+from fheval.counting.table import UNNAMED, Column, Table
+from fheval.counting.tally import bin_numbers
 
 __all__ = [
+    "UNNAMED",
     "Chunk",
+    "Column",
     "Counts",
     "Grid",
+    "Table",
     "as_grid",
+    "bin_numbers",
     "count_chunks",
     "count_file",
     "count_pair",

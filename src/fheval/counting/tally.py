@@ -70,6 +70,19 @@ class Tally:
         return widened
 
 
+def bin_numbers(grid: Grid, scores: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Number each score's stretch between successive points, highest first, from 0 to N − 2.
+
+    Stretch n runs from θ_n, included, down to θ_{n+1}, excluded; the first and the last have no outer end, so that
+    every score is in one, as `Counts` has it.
+
+    >>> bin_numbers(Grid.even(3), np.array([1.0, 0.5, 0.1, 0.0])).tolist()
+    [0, 1, 1, 1]
+    """
+    # Bin 0 is below or at the lowest cut, where the last point counts it all the same.
+    return len(grid) - 1 - np.maximum(_binning(grid, len(scores))(scores), 1)
+
+
 def _binning(grid: Grid, rows: int) -> Binning:
     if grid.kind == "even" and grid.scores == "probability":
         return _even_binning(grid, rows)

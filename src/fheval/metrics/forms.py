@@ -23,13 +23,31 @@ IntegerVector = npt.NDArray[np.int64]
 class Form(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
     """The public shape of one ratio: how many products each side has, and a bound on num and den.
 
-    Neither num nor den is negative, though single products may be. A ratio is `proper` when num ≤ den always holds.
+    The bound is magnitude·2^scale_bits, since a message carries integers of 64 bits. Neither num nor den is negative,
+    though single products may be. A ratio is `proper` when num ≤ den always holds.
     """
 
     numerator: int
     denominator: int
     magnitude: int
     proper: bool = True
+    scale_bits: int = 0
+
+    @classmethod
+    def bounded(cls, *, numerator: int, denominator: int, bound: int, proper: bool = True) -> Form:
+        """A form with a bound of any size, which is at least 2; a large one is rounded up.
+
+        >>> Form.bounded(numerator=1, denominator=1, bound=2**100 - 1).bound == 2**100
+        True
+        """
+        scale = max(0, bound.bit_length() - 62)
+        magnitude = max(2, -(-bound >> scale))
+        return cls(numerator=numerator, denominator=denominator, magnitude=magnitude, proper=proper, scale_bits=scale)
+
+    @property
+    def bound(self) -> int:
+        """What neither num nor den exceeds."""
+        return self.magnitude << self.scale_bits
 
     @property
     def terms(self) -> int:
@@ -47,9 +65,7 @@ class Contribution:
 
 def auc_form(decision_points: int, max_samples: int) -> Form:
     """AUC over N decision points: N − 1 trapezoids over 2PQ, which is at most max_samples²/2."""
-    return Form(
-        numerator=decision_points - 1, denominator=1, magnitude=max(2, max_samples * max_samples // 2)
-    )
+    return Form(numerator=decision_points - 1, denominator=1, magnitude=max(2, max_samples * max_samples // 2))
 
 
 def auc_contribution(counts: Counts) -> Contribution:

@@ -12,13 +12,16 @@ from fheval.protocols import padded, padded_verified, paper_malicious, paper_sem
 from fheval.protocols.round import Outcome, Post, Round
 from fheval.secrets import Randomness
 
-__all__ = ["DEFAULT_PROTOCOL", "PROTOCOLS", "default_precision", "run_round"]
+__all__ = ["BATCH_PROTOCOLS", "DEFAULT_PROTOCOL", "PROTOCOLS", "default_precision", "run_round"]
 
 PROTOCOLS: dict[str, ModuleType] = {
     module.NAME: module for module in (padded, padded_verified, paper_semi_honest, paper_malicious)
 }
 
 DEFAULT_PROTOCOL = padded.NAME
+
+# Those that answer any number of ratio forms in one round; the others compute the paper's one.
+BATCH_PROTOCOLS = (padded.NAME, padded_verified.NAME)
 
 
 def default_precision(protocol: str) -> float | None:

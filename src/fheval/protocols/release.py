@@ -112,7 +112,7 @@ def exact_primes(magnitude: int) -> tuple[int, ...]:
 
 def exact_ratio(form: Form, residues: Sequence[int], primes: Sequence[int]) -> Fraction:
     """The fraction num/den from its residues; what is no honest ratio raises `VerificationFailed`."""
-    found = rational(combine(residues, primes), prod(primes), form.magnitude)
+    found = rational(combine(residues, primes), prod(primes), form.bound)
     if found is None or (form.proper and found[0] > found[1]):
         raise VerificationFailed
     return Fraction(*found)

@@ -1,0 +1,211 @@
+"""Ask one round of all parties: count each one's rows, play all roles, finish what is released."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from fheval.counting import UNNAMED, Counts, Grid, as_grid
+from fheval.engines import Engine, load_engine
+from fheval.errors import CohortTooSmall, ConfigError, UndefinedMetric
+from fheval.evaluation.data import PartyData, has_rows, tables_of
+from fheval.evaluation.result import Result
+from fheval.evaluation.rows import result_rows
+from fheval.metrics.forms import Contribution, auc_contribution
+from fheval.metrics.intervals import DEFAULT_REPLICATES, require_enough
+from fheval.metrics.party import tally_party
+from fheval.metrics.question import Question
+from fheval.protocols import BATCH_PROTOCOLS, DEFAULT_PROTOCOL, default_precision, run_round
+from fheval.protocols.round import (
+    DEFAULT_MAX_SAMPLES,
+    DEFAULT_MINIMUM_COHORT,
+    Outcome,
+    Round,
+    new_round_id,
+)
+from fheval.secrets import Randomness, SystemRandomness, derive, integer_below, new_seed
+from fheval.transports.in_process import InProcess
+
+DEFAULT_DECISION_POINTS = 1000
+
+Contributions = Mapping[str, Sequence[Contribution]]
+
+
+def evaluate(
+    parties: Sequence[PartyData],
+    *,
+    metrics: Sequence[str] = ("auc",),
+    classes: Sequence[object] = (),
+    ci: float | None = None,
+    replicates: int = DEFAULT_REPLICATES,
+    by_cluster: bool = False,
+    target_range: tuple[float, float] | None = None,
+    protocol: str = DEFAULT_PROTOCOL,
+    decision_points: int | Grid = DEFAULT_DECISION_POINTS,
+    precision: float | Literal["exact"] | None = None,
+    engine: str | Engine | None = None,
+    splits: int = 4,
+    runs: int = 3,
+    packing: str = "paper",
+    minimum_cohort: int = DEFAULT_MINIMUM_COHORT,
+    max_samples: int = DEFAULT_MAX_SAMPLES,
+    on_work: Callable[[str], None] | None = None,
+) -> Result:
+    """Compute metrics over all parties' data with an aggregator that sees nothing.
+
+    `parties` has labels and scores, a `Table` or tables for each party, or `Counts` where the AUC alone is asked for.
+    `metrics` names what is asked, such as "auc" or "f1@0.3"; models are the names of a table's scores; `classes` lists
+    the labels of a multi-class task. `ci` asks for an interval of that level around every number, from `replicates`
+    resamples of rows, or of clusters with `by_cluster`. `target_range` is the public range of a regression's values.
+    `precision` None takes the protocol's default. `on_work` is called with the role's name each time a role has done a
+    piece of work, for a progress bar.
+
+    >>> import fheval
+    >>> hospitals = [([1, 0, 1], [0.9, 0.2, 0.6]), ([0, 0], [0.1, 0.7]), ([1], [0.8])]
+    >>> result = fheval.evaluate(hospitals, protocol="paper-semi-honest", decision_points=11)
+    >>> round(result.auc, 5)
+    0.88889
+    >>> result = fheval.evaluate(hospitals, metrics=["recall@0.5", "brier"])
+    >>> [round(row.value, 2) for row in result.results]
+    [1.0, 0.13]
+    """
+    if ci is not None:
+        require_enough(ci, replicates)
+    question = Question(
+        grid=as_grid(decision_points),
+        metrics=tuple(metrics),
+        models=_models(parties),
+        classes=tuple(str(each) for each in classes),
+        replicates=0 if ci is None else replicates,
+        by_cluster=by_cluster,
+        targets=target_range,
+    )
+    chosen = engine if isinstance(engine, Engine) else load_engine(engine)
+    released = default_precision(protocol) if precision is None else _width(precision)
+    _require_batch_protocol(question, protocol)
+    if len(parties) < minimum_cohort:
+        raise CohortTooSmall(
+            f"There are {len(parties)} parties and the minimum cohort is {minimum_cohort}: a result would say too "
+            "much about each. Add parties, or lower the minimum cohort if all of them agree."
+        )
+    post = InProcess(on_work)
+    rng = SystemRandomness()
+    names = tuple(f"party-{number}" for number in range(1, len(parties) + 1))
+    with post.working("counting"):
+        contributions = _counted(question, dict(zip(names, parties, strict=True)), max_samples, rng)
+    round_ = Round(
+        id=new_round_id(rng),
+        protocol=protocol,
+        engine=chosen.name,
+        forms=question.forms(max_samples),
+        parties=names,
+        leader=names[integer_below(rng, len(names))],
+        precision=released,
+        minimum_cohort=minimum_cohort,
+        max_samples=max_samples,
+        splits=splits,
+        runs=runs,
+        packing=packing,
+        question=question.to_bytes(),
+    )
+    outcome = _named(question, lambda: run_round(chosen, round_, contributions, rng, post))
+    return _result(question, round_, outcome, post, ci)
+
+
+def _models(parties: Sequence[PartyData]) -> tuple[str, ...]:
+    """The models of the first party that names any; every party must have them all."""
+    for data in parties:
+        if has_rows(data):
+            for table in tables_of(data, "The data"):
+                return tuple(table.scores)
+    return (UNNAMED,)
+
+
+def _is_plain_auc(question: Question, parties: Sequence[PartyData]) -> bool:
+    """Whether counts say everything that is asked for."""
+    asked = question == Question(grid=question.grid)
+    return asked and not any(map(has_rows, parties))
+
+
+def _require_batch_protocol(question: Question, protocol: str) -> None:
+    if protocol not in BATCH_PROTOCOLS and question != Question(grid=question.grid):
+        raise ConfigError(
+            f"{protocol} computes one AUC a round. Use {' or '.join(BATCH_PROTOCOLS)} for other metrics, models, "
+            "classes, groups and intervals."
+        )
+
+
+def _width(precision: float | Literal["exact"]) -> float | None:
+    return None if precision == "exact" else float(precision)
+
+
+def _counted(question: Question, parties: Mapping[str, PartyData], max_samples: int, rng: Randomness) -> Contributions:
+    """What each party brings to the round."""
+    contributions: dict[str, Sequence[Contribution]] = {}
+    samples = 0
+    for name, data in parties.items():
+        if isinstance(data, Counts) or _is_plain_auc(question, [data]):
+            counts = _auc_counts(data, question, name)
+            samples += counts.samples
+            contributions[name] = [auc_contribution(counts)]
+        else:
+            tally = tally_party(question, tables_of(data, name), derive(new_seed(rng), "bootstrap", name))
+            samples += tally.rows
+            contributions[name] = tally.contributions()
+    if samples > max_samples:
+        raise ConfigError(
+            f"The parties hold {samples} samples and the round's public bound is {max_samples}. Raise max_samples."
+        )
+    return contributions
+
+
+def _auc_counts(data: PartyData, question: Question, name: str) -> Counts:
+    grid = question.grid
+    if isinstance(data, tuple):
+        labels, scores = data
+        return Counts.from_scores(labels, scores, grid, source=name)
+    if not isinstance(data, Counts) or question != Question(grid=grid):
+        raise ConfigError(f"The counts of {name} carry an AUC and nothing else. Give its labels and scores.")
+    if data.grid != grid:
+        raise ConfigError(f"The counts of {name} are on another grid than the round's. Count again on one grid.")
+    return data
+
+
+def _named(question: Question, play: Callable[[], Outcome]) -> Outcome:
+    """Say which metrics are undefined, where all of them are."""
+    try:
+        return play()
+    except UndefinedMetric as error:
+        if question.metrics == ("auc",):
+            raise
+        reasons = "; ".join(f"{spec} is undefined: {spec.metric.undefined}" for spec in question.specs)
+        raise UndefinedMetric(f"{reasons}. Add data, or ask for other metrics.") from error
+
+
+def _result(question: Question, round_: Round, outcome: Outcome, post: InProcess, level: float | None) -> Result:
+    seconds, sizes = post.seconds, post.sizes
+    parties = len(outcome.roster)
+    uploads = sizes["party_upload"]
+    return Result(
+        protocol=round_.protocol,
+        engine=round_.engine,
+        parties=parties,
+        decision_points=len(question.grid),
+        results=tuple(result_rows(question, outcome.ratios, round_.precision, level)),
+        precision="exact" if round_.precision is None else round_.precision,
+        confidence=level,
+        verified=outcome.verified,
+        soundness_bits=outcome.soundness_bits,
+        hiding_bits=outcome.hiding_bits,
+        seconds={
+            "party": (seconds["counting"] + seconds["party"]) / parties,
+            "leader": seconds["leader"],
+            "aggregator": seconds["aggregator"],
+            "decrypt": seconds["decrypt"],
+        },
+        bytes={
+            "party_upload": round(sum(uploads) / len(uploads)),
+            "leader_upload": sum(sizes["leader_upload"]),
+            "result": sum(sizes["result"]),
+        },
+    )

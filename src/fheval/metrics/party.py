@@ -1,0 +1,170 @@
+"""A party's share of a question: its rows, counted chunk by chunk, become integers for every ratio form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fheval.counting import Column, Table
+from fheval.counting.chunks import first_bad_label, first_bad_score
+from fheval.errors import ConfigError
+from fheval.metrics.fixed_point import Integers
+from fheval.metrics.forms import Contribution
+from fheval.metrics.question import Evaluation, Question
+from fheval.metrics.resampling import Resampler
+from fheval.metrics.statistics import MOST_ROWS, Rows, Statistic, Task, Weights
+from fheval.secrets import Randomness
+
+# Model, class, group.
+_Slice = tuple[str, str | None, str | None]
+
+
+class PartyTally:
+    """Counts everything that a question needs, in one pass; memory does not depend on the number of rows.
+
+    (With clusters it grows by a byte for each cluster and resample.)
+    """
+
+    def __init__(self, question: Question, rng: Randomness) -> None:
+        self.question = question
+        self.rows = 0
+        self._resampler = Resampler(question.replicates, rng)
+        self._statistics: dict[Task, set[Statistic]] = {}
+        for spec in question.specs:
+            statistic = question.statistic(spec)
+            self._statistics.setdefault(statistic.task, set()).add(statistic)
+        self._counted: dict[tuple[_Slice, Statistic], Integers] = {}
+
+    def add(self, table: Table) -> None:
+        """Count a stretch of rows; an `InputError` names a bad value, and the tally is then of no use."""
+        self._check_models(table)
+        for start in range(0, len(table), MOST_ROWS):
+            self._add_block(table.rows(start, start + MOST_ROWS))
+        self.rows += len(table)
+
+    def contributions(self) -> list[Contribution]:
+        """The integers of every form, in the order of `Question.forms`."""
+        return [each for evaluation in self.question.evaluations() for each in self._of(evaluation)]
+
+    def _of(self, evaluation: Evaluation) -> Iterator[Contribution]:
+        where = (evaluation.model, evaluation.label, evaluation.group)
+        left, right = evaluation.spec.metric.sides(self._sums(where, self.question.statistic(evaluation.spec)))
+        return (Contribution(left=left[line], right=right[line]) for line in range(len(left)))
+
+    def _sums(self, where: _Slice, statistic: Statistic) -> Integers:
+        nothing = np.zeros((1 + self.question.replicates, statistic.width), dtype=np.int64)
+        return self._counted.setdefault((where, statistic), nothing)
+
+    def _check_models(self, table: Table) -> None:
+        wanted = len(self.question.classes) or 1
+        for model in self.question.models:
+            columns = table.scores.get(model, ())
+            if len(columns) != wanted:
+                raise ConfigError(
+                    f"{table.labels.place.file or 'A party'} has {len(columns)} columns of scores for model {model!r} "
+                    f"where the question needs {wanted}. Give one for each class, or one for labels 0 and 1."
+                )
+
+    def _add_block(self, block: Table) -> None:
+        weights = self._resampler.weigh(block, by_cluster=self.question.by_cluster)
+        groups = self._groups(block)
+        for task, statistics in self._statistics.items():
+            for model, label, rows in self._views(block, task):
+                for group, chosen in groups.items():
+                    part = rows if chosen is None else rows.at(chosen)
+                    part_weights = weights if chosen is None else weights[:, chosen]
+                    self._tally((model, label, group), statistics, part, part_weights)
+
+    def _tally(self, where: _Slice, statistics: Iterable[Statistic], rows: Rows, weights: Weights) -> None:
+        for statistic in statistics:
+            sums = self._sums(where, statistic)
+            sums += statistic.tally(rows, weights)
+
+    def _groups(self, block: Table) -> dict[str | None, NDArray[np.intp] | None]:
+        chosen: dict[str | None, NDArray[np.intp] | None] = {None: None}
+        if self.question.groups:
+            if block.groups is None:
+                raise ConfigError(f"A party has no column {self.question.group_column!r} to group by. Name one.")
+            for group in self.question.groups:
+                chosen[group] = np.flatnonzero(block.groups.values == group)
+        return chosen
+
+    def _views(self, block: Table, task: Task) -> Iterator[tuple[str, str | None, Rows]]:
+        for model in self.question.models:
+            columns = block.scores[model]
+            if task == "regression":
+                yield model, None, regression_rows(block, columns[0], self.question)
+            elif not self.question.classes:
+                labels = binary_labels(block)
+                yield model, None, Rows(labels, binary_scores(block, columns[0], self.question))
+            else:
+                numbers = class_numbers(block, self.question.classes)
+                for number, label in enumerate(self.question.classes):
+                    labels = (numbers == number).astype(np.uint8)
+                    yield model, label, Rows(labels, binary_scores(block, columns[number], self.question))
+
+
+def tally_party(question: Question, tables: Iterable[Table], rng: Randomness) -> PartyTally:
+    """Count a party's tables one at a time; `rng` draws the weights of its resamples."""
+    tally = PartyTally(question, rng)
+    for table in tables:
+        tally.add(table)
+    return tally
+
+
+def binary_labels(table: Table) -> NDArray[np.uint8]:
+    """Labels 0 and 1; anything else is refused."""
+    column = table.labels
+    if column.values.dtype.kind not in "biuf" and len(table):
+        raise table.refuse(column, 0, f"the label {column.values[0]!r} is neither 0 nor 1; name the classes")
+    bad = first_bad_label(column.values)
+    if bad is not None:
+        raise table.refuse(column, bad, f"the label {column.values[bad]} is neither 0 nor 1")
+    return column.values.astype(np.uint8)
+
+
+def class_numbers(table: Table, classes: tuple[str, ...]) -> NDArray[np.intp]:
+    """The position of each label among the classes; a label that is none of them is refused."""
+    names = _as_text(table.labels.values)
+    numbers = np.full(len(table), -1, dtype=np.intp)
+    for number, name in enumerate(classes):
+        numbers[names == name] = number
+    if (numbers < 0).any():
+        bad = int(np.argmin(numbers))
+        raise table.refuse(table.labels, bad, f"the label {str(names[bad])!r} is none of the classes")
+    return numbers
+
+
+def binary_scores(table: Table, column: Column, question: Question) -> NDArray[np.float64]:
+    """Scores that the grid accepts; anything else is refused."""
+    scores = column.values.astype(np.float64)
+    bad = first_bad_score(scores, question.grid.score_range)
+    if bad is not None:
+        wanted = "[0, 1]" if question.grid.scores == "probability" else "the finite numbers"
+        raise table.refuse(column, bad, f"the score {scores[bad]} is outside {wanted}")
+    return scores
+
+
+def regression_rows(table: Table, column: Column, question: Question) -> Rows:
+    """True and predicted values within the target range; anything else is refused."""
+    low, high = question.targets or (0.0, 1.0)
+    checked = []
+    for each in (table.labels, column):
+        if each.values.dtype.kind not in "biuf" and len(table):
+            raise table.refuse(each, 0, f"{each.values[0]!r} is not a number")
+        values = each.values.astype(np.float64)
+        bad = first_bad_score(values, (low, high))
+        if bad is not None:
+            raise table.refuse(each, bad, f"the value {values[bad]} is outside the target range [{low:g}, {high:g}]")
+        checked.append(values)
+    return Rows(*checked)
+
+
+def _as_text(labels: NDArray[np.generic]) -> NDArray[np.str_]:
+    """Labels as they are written in a list of classes: whole numbers without a point."""
+    if labels.dtype.kind in "biuf":
+        numbers = labels.astype(np.float64).tolist()
+        return np.asarray([str(int(n)) if n.is_integer() else str(n) for n in numbers], dtype=np.str_)
+    return labels.astype(np.str_)

@@ -1,0 +1,155 @@
+"""What a round is asked: metric × model × class × group × resample, as public bytes that fix every ratio form.
+
+All parties read the same question out of the round's description, so they come to the same forms in the same order:
+the evaluations as `evaluations` lists them, each followed by its resamples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import msgspec
+
+from fheval.counting import UNNAMED, Grid
+from fheval.errors import ConfigError
+from fheval.metrics.forms import Form
+from fheval.metrics.resampling import LARGEST_WEIGHT
+from fheval.metrics.specs import Spec, parse_spec
+from fheval.metrics.statistics import Statistic
+
+MOST_REPLICATES = 10_000
+
+# Products of all forms together: 25 MB of upload a party at four primes. A ciphertext holds 8,192 of them.
+MOST_TERMS = 1 << 19
+
+# Sums of fixed-point numbers must fit an int64: 2^24 units times the weighted number of samples.
+MOST_WEIGHTED_SAMPLES = 1 << 38
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One released number: a metric of one model, over one class against the rest, in one group; None is all."""
+
+    spec: Spec
+    model: str
+    label: str | None
+    group: str | None
+
+
+class QuestionError(ConfigError, ValueError):
+    """A question that cannot be; also a `ValueError`, so that msgspec refuses bytes that carry one."""
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+    """The public request behind a round's forms.
+
+    `classes` names the labels of a multi-class task, empty for labels 0 and 1. `groups` lists the values of
+    `group_column` whose results are released, beside those over all samples. `targets` is the range of true and
+    predicted values in a regression.
+    """
+
+    grid: Grid
+    metrics: tuple[str, ...] = ("auc",)
+    models: tuple[str, ...] = (UNNAMED,)
+    classes: tuple[str, ...] = ()
+    group_column: str | None = None
+    groups: tuple[str, ...] = ()
+    replicates: int = 0
+    by_cluster: bool = False
+    targets: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        _check_lists(self)
+        _check_classes(self)
+        if not 0 <= self.replicates <= MOST_REPLICATES:
+            raise QuestionError(f"{self.replicates} resamples make no sense. Use a number up to {MOST_REPLICATES}.")
+        if self.targets is not None and not -1e300 < self.targets[0] < self.targets[1] < 1e300:
+            raise QuestionError(f"{self.targets} is no range of values. Give the lowest, then the highest.")
+        for spec in self.specs:
+            try:
+                spec.setting(self.grid, self.targets)
+            except ConfigError as error:
+                raise QuestionError(str(error)) from error
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Question:
+        """Read what `to_bytes` wrote; a `ConfigError` says why not."""
+        try:
+            return msgspec.msgpack.decode(data, type=cls)
+        except msgspec.DecodeError as error:
+            raise QuestionError(
+                f"These bytes are not a question ({error}). Ask the sender for the round again."
+            ) from error
+
+    def to_bytes(self) -> bytes:
+        """Describe the question canonically: equal questions give equal bytes."""
+        return msgspec.msgpack.encode(self)
+
+    @property
+    def specs(self) -> tuple[Spec, ...]:
+        """The metrics that are asked for."""
+        try:
+            return tuple(parse_spec(text) for text in self.metrics)
+        except ConfigError as error:
+            raise QuestionError(str(error)) from error
+
+    def statistic(self, spec: Spec) -> Statistic:
+        """What is counted for a metric."""
+        return spec.metric.counted(spec.setting(self.grid, self.targets))
+
+    def evaluations(self) -> list[Evaluation]:
+        """All released numbers but for resamples, in the order of the forms."""
+        labels: Sequence[str | None] = self.classes or (None,)
+        groups: Sequence[str | None] = (None, *self.groups)
+        return [
+            Evaluation(spec, model, label, group)
+            for spec, model, label, group in product(self.specs, self.models, labels, groups)
+        ]
+
+    def forms(self, max_samples: int) -> tuple[Form, ...]:
+        """One form for each evaluation and each of its resamples, for at most `max_samples` samples in all."""
+        weighted = max_samples * (LARGEST_WEIGHT if self.replicates else 1)
+        if weighted > MOST_WEIGHTED_SAMPLES:
+            raise ConfigError(f"{max_samples} samples exceed what a batch can count. Lower max_samples.")
+        shapes = {
+            spec: [spec.metric.form(len(self.grid), samples) for samples in (max_samples, weighted)]
+            for spec in self.specs
+        }
+        forms: list[Form] = []
+        for evaluation in self.evaluations():
+            once, resampled = shapes[evaluation.spec]
+            forms += [once, *[resampled] * self.replicates]
+        terms = sum(form.terms for form in forms)
+        if terms > MOST_TERMS:
+            raise ConfigError(
+                f"The batch has {terms:,} products and a round takes {MOST_TERMS:,}. "
+                "Ask for fewer decision points, resamples, groups or metrics at once."
+            )
+        return tuple(forms)
+
+
+def _check_lists(question: Question) -> None:
+    for noun, names in (
+        ("metric", tuple(map(str, question.specs))),
+        ("model", question.models),
+        ("class", question.classes),
+        ("group", question.groups),
+    ):
+        if len(set(names)) != len(names):
+            raise QuestionError(f"A {noun} is named twice in {', '.join(map(repr, names))}. Name each once.")
+    if not question.metrics or not question.models:
+        raise QuestionError("A question needs at least one metric and one model.")
+    if question.groups and question.group_column is None:
+        raise QuestionError("Groups need a column that they are values of. Name the group column.")
+
+
+def _check_classes(question: Question) -> None:
+    if not question.classes:
+        return
+    if len(question.classes) < 2:
+        raise QuestionError("One class cannot be told from others. Name all classes.")
+    for spec in question.specs:
+        if spec.metric.targets:
+            raise QuestionError(f"{spec} is no metric of classes. Ask for it without classes.")

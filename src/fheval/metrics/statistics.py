@@ -1,0 +1,144 @@
+"""What is counted: integers that add up over rows, parties and chunks, once for the data and once for each resample.
+
+A statistic turns rows and their weights into a table of integers, one line for each line of weights. Line 0 has the
+weight 1 everywhere and is the data itself; the others are resamples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fheval.counting import Grid, bin_numbers
+from fheval.metrics import fixed_point
+from fheval.metrics.fixed_point import Floats, Integers
+
+Weights = NDArray[np.uint8]
+
+Task = Literal["binary", "regression"]
+
+# Sums of a block stay far below 2^53, where doubles count without error; see `weighted_sums`.
+MOST_ROWS = 1 << 14
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Rows:
+    """Checked rows of one model; a label is 0 or 1 in a binary task and the true value in a regression."""
+
+    labels: NDArray[Any]
+    scores: Floats
+
+    def at(self, chosen: NDArray[np.intp]) -> Rows:
+        """The chosen rows only."""
+        return Rows(self.labels[chosen], self.scores[chosen])
+
+
+class Statistic(Protocol):
+    """Integers of a fixed width; equal statistics are counted once, whichever metrics want them."""
+
+    @property
+    def task(self) -> Task:
+        """Which kind of labels it is counted from."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """How many integers there are."""
+        ...
+
+    def tally(self, rows: Rows, weights: Weights) -> Integers:
+        """Count at most `MOST_ROWS` rows under each line of weights, shape (lines, width)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BinCounts:
+    """Positives, then negatives, between successive decision points, highest first: 2·(N − 1) integers."""
+
+    grid: Grid
+    task: Task = "binary"
+
+    @property
+    def width(self) -> int:
+        """How many integers there are."""
+        return 2 * (len(self.grid) - 1)
+
+    def tally(self, rows: Rows, weights: Weights) -> Integers:
+        """Count rows under each line of weights."""
+        bins = len(self.grid) - 1
+        return weighted_histogram(bin_numbers(self.grid, rows.scores) + bins * (rows.labels == 0), 2 * bins, weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Confusion:
+    """TP, FP, FN, TN where a score strictly above `cut` is called positive."""
+
+    cut: float
+    task: Task = "binary"
+    width: int = 4
+
+    def tally(self, rows: Rows, weights: Weights) -> Integers:
+        """Count rows under each line of weights."""
+        cell = 2 * (rows.scores <= self.cut) + (rows.labels == 0)
+        return weighted_histogram(cell.astype(np.intp), self.width, weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """The number of samples, and the sum of their losses in fixed point."""
+
+    kind: Literal["brier", "log-loss"]
+    logits: bool
+    task: Task = "binary"
+    width: int = 2
+
+    def tally(self, rows: Rows, weights: Weights) -> Integers:
+        """Count rows under each line of weights."""
+        probabilities = np.exp(-np.logaddexp(0.0, -rows.scores)) if self.logits else rows.scores
+        losses = fixed_point.brier_losses if self.kind == "brier" else fixed_point.log_losses
+        return weighted_sums([np.ones(len(rows.scores)), losses(rows.labels, probabilities)], weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """n, Σ|e|, Σe² (high, low), Σy, Σy² (high, low), of values in units of 2^-24 of the target range."""
+
+    low: float
+    high: float
+    task: Task = "regression"
+    width: int = 7
+
+    def tally(self, rows: Rows, weights: Weights) -> Integers:
+        """Count rows under each line of weights."""
+        truth = fixed_point.within_range(rows.labels, self.low, self.high)
+        errors = truth - fixed_point.within_range(rows.scores, self.low, self.high)
+        columns = [
+            np.ones(len(truth)),
+            np.abs(errors),
+            *fixed_point.squares(errors),
+            truth,
+            *fixed_point.squares(truth),
+        ]
+        return weighted_sums(columns, weights)
+
+
+def weighted_histogram(keys: NDArray[np.intp], bins: int, weights: Weights) -> Integers:
+    """Add up the weights of each key, for each line of weights."""
+    counted = np.empty((len(weights), bins), dtype=np.int64)
+    # Weights of one everywhere are counted several times faster without them.
+    counted[0] = np.bincount(keys, minlength=bins)
+    for line in range(1, len(weights)):
+        counted[line] = np.bincount(keys, weights[line], bins)
+    return counted
+
+
+def weighted_sums(columns: Sequence[NDArray[np.int64] | NDArray[np.float64]], weights: Weights) -> Integers:
+    """Σ_i w_i·x_i for each line of weights and each column of integers.
+
+    In doubles, and exact in any order of addition: 2^14 rows of up to 2^30 with weights of up to 12 stay below 2^48.
+    """
+    return np.rint(weights.astype(np.float64) @ np.stack(columns, axis=1).astype(np.float64)).astype(np.int64)
