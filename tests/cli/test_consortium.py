@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from contextlib import redirect_stderr, redirect_stdout
 from datetime import datetime, timezone
+from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from typer.testing import CliRunner
 
-from fheval.cli.consortium import app
+from fheval.cli import main
 from fheval.keys import load_aggregator_kit, load_kit
 
 MEMBERS = ("alder", "birch", "cedar")
@@ -27,8 +28,9 @@ class Transcript(NamedTuple):
 
 
 def run(*arguments: str | Path) -> Transcript:
-    result = CliRunner().invoke(app, [str(each) for each in arguments], env={"COLUMNS": "200", "NO_COLOR": "1"})
-    return Transcript(result.exit_code, result.stdout, result.stderr)
+    with redirect_stdout(StringIO()) as stdout, redirect_stderr(StringIO()) as stderr:
+        status = main(["consortium", *map(str, arguments)])
+    return Transcript(status, stdout.getvalue(), stderr.getvalue())
 
 
 def done(*arguments: str | Path) -> str:
@@ -42,6 +44,11 @@ def refused(status: int, reason: str, *arguments: str | Path) -> None:
     assert result == Transcript(status, "", result.stderr)
     assert re.search(reason, result.stderr), result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.fixture(autouse=True)
+def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
 
 
 def now() -> datetime:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Annotated, ParamSpec, TypeVar
+from typing import Annotated
 
 import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from fheval.errors import ConfigError, FhevalError, InputError
+from fheval.errors import ConfigError
 from fheval.keys.aggregator_kit import SERVER_KEY
 from fheval.keys.authority import Authority, create_authority, import_authority, load_authority
 from fheval.keys.enrolment import (
@@ -30,9 +28,6 @@ from fheval.keys.overview import Overview, overview
 from fheval.keys.policy import PROTOCOLS, Rules
 from fheval.keys.updating import install_policy, update_local_kits
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
 # What the command line reads as "exact"; None means there that the option was not given.
 _EXACT = 0.0
 
@@ -47,25 +42,7 @@ KitDirectory = Annotated[Path, typer.Argument(help="The kit's directory.", show_
 Days = Annotated[int, typer.Option("--valid-days", min=1, max=3650, help="Days until it expires.")]
 
 
-def _reporting(command: Callable[P, R]) -> Callable[P, R]:
-    """Turn errors into one sentence on standard error and the exit status of the contract."""
-
-    @functools.wraps(command)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return command(*args, **kwargs)
-        except FhevalError as error:
-            typer.echo(str(error), err=True)
-            raise typer.Exit(2 if isinstance(error, ConfigError | InputError) else 1) from error
-        except OSError as error:
-            typer.echo(f"{error.filename}: {error.strerror}. Check the path and its owner.", err=True)
-            raise typer.Exit(2) from error
-
-    return wrapped
-
-
 @app.command(epilog="Example: fheval consortium init ./authority --name 'Sepsis study'")
-@_reporting
 def init(
     directory: Directory,
     name: Annotated[str, typer.Option(help="The consortium's name.", show_default=False)],
@@ -95,7 +72,6 @@ def init(
     "fheval consortium enroll ./authority hospital-b --request request.fhev --out reply.fhev  ·  "
     "fheval consortium enroll ./authority hub --aggregator hub.example.org --aggregator 192.0.2.7"
 )
-@_reporting
 def enroll(
     directory: Directory,
     member: Annotated[str, typer.Argument(help="Name of the member or aggregator.", show_default=False)],
@@ -164,7 +140,6 @@ def _enroll_request(
 
 
 @app.command(epilog="Example: fheval consortium request ./kit hospital-b")
-@_reporting
 def request(
     kit_directory: KitDirectory,
     member: Annotated[str, typer.Argument(help="The member's name.", show_default=False)],
@@ -176,7 +151,6 @@ def request(
 
 
 @app.command(epilog="Example: fheval consortium accept ./kit reply.fhev --authority 12ab-34cd-…")
-@_reporting
 def accept(
     kit_directory: KitDirectory,
     reply: Annotated[Path, typer.Argument(help="The authority's reply.", show_default=False)],
@@ -192,7 +166,6 @@ def accept(
 
 
 @app.command(epilog="Example: fheval consortium update ./kit policy.fhev")
-@_reporting
 def update(
     kit_directory: KitDirectory,
     policy_file: Annotated[Path, typer.Argument(help="The signed policy.", show_default=False)],
@@ -215,7 +188,6 @@ def _precision(text: str) -> float:
     epilog="Examples: fheval consortium policy ./authority --protocol padded --finest-precision 1e-4  ·  "
     "fheval consortium policy ./authority --remove hospital-c"
 )
-@_reporting
 def policy(
     directory: Directory,
     minimum_cohort: Annotated[int | None, typer.Option(help="Fewest parties of a round; at first 3.")] = None,
@@ -274,7 +246,6 @@ def policy(
 
 
 @app.command("list", epilog="Example: fheval consortium list ./authority --json -")
-@_reporting
 def list_(
     directory: Directory,
     json_file: Annotated[
@@ -289,7 +260,7 @@ def list_(
     elif json_file == "-":
         typer.echo(found.as_json())
     else:
-        replace_public(Path(json_file), found.as_json() + b"\n")
+        replace_public(Path(json_file), f"{found.as_json()}\n".encode())
 
 
 def _show(found: Overview) -> None:

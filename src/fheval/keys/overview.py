@@ -36,9 +36,9 @@ class Overview:
     policy: dict[str, object] | None
     entries: list[Entry]
 
-    def as_json(self) -> bytes:
+    def as_json(self) -> str:
         """Give one JSON object."""
-        return msgspec.json.encode(self)
+        return msgspec.json.encode(self).decode()
 
 
 def overview(authority: Authority, *, now: datetime) -> Overview:
