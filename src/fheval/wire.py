@@ -78,7 +78,8 @@ def decode(data: bytes, expected: type[M], *, sender: str, limit: int = DEFAULT_
         decoder = _DECODERS[expected] = msgspec.msgpack.Decoder(expected)
     try:
         return decoder.decode(memoryview(data)[len(HEADER) :])
-    except msgspec.DecodeError as error:
+    # Text that is not UTF-8 comes as an error of Python's own.
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RemoteProtocolError(
             f"A malformed {expected.__name__} arrived from {sender} ({error}). The round was aborted.",
             step=expected.__name__,

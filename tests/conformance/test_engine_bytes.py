@@ -33,6 +33,15 @@ def test_dump_and_load(roles: Roles) -> None:
     assert roles.evaluator.dump(second) == data
 
 
+def test_a_view_into_a_message_is_as_good_as_bytes(roles: Roles) -> None:
+    for view in (memoryview, bytearray):
+        data: bytes = view(roles.holder.encrypt(VALUES))  # type: ignore[assignment]
+        assert rounded(roles.holder.decrypt(data)) == [1, 2, 3, 0]
+        assert rounded(roles.opened(roles.evaluator.load(data))) == [1, 2, 3, 0]
+        public: bytes = view(roles.keys.public)  # type: ignore[assignment]
+        assert rounded(roles.opened(roles.engine.evaluator(roles.parameters, public).load(data))) == [1, 2, 3, 0]
+
+
 def test_keys_are_bytes_that_another_role_can_take(roles: Roles) -> None:
     data = roles.holder.encrypt(VALUES)
     holder = roles.engine.key_holder(roles.parameters, roles.keys.secret)

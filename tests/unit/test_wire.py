@@ -1,0 +1,222 @@
+"""Messages as bytes: what is sent arrives, and anything else is blamed on its sender in one error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fheval import wire
+from fheval.errors import RemoteProtocolError
+from fheval.wire import HEADER, MAGIC, VERSION, Message, decode, encode
+
+
+class Share(Message, frozen=True):
+    round: bytes
+    sender: str
+    ciphertexts: tuple[bytes, ...] = ()
+
+
+class Report(Message, frozen=True):
+    round: bytes
+    count: int
+
+
+class Later(Message, frozen=True):
+    """`Report` as a later version might have it."""
+
+    round: bytes
+    count: int
+    more: str = ""
+
+
+class Envelope(Message, frozen=True):
+    inner: Share
+    index: dict[str, bytes]
+
+
+SHARE = Share(round=b"r" * 16, sender="north", ciphertexts=(b"one", b"two"))
+
+shares = st.builds(
+    Share, round=st.binary(max_size=20), sender=st.text(max_size=9), ciphertexts=st.lists(st.binary()).map(tuple)
+)
+
+
+def refused(data: bytes, expected: type[Message] = Share, **options: Any) -> RemoteProtocolError:
+    """The error for these bytes, which must blame their sender and name the step."""
+    with pytest.raises(RemoteProtocolError) as caught:
+        decode(data, expected, sender="north", **options)
+    assert caught.value.culprit == "north"
+    assert caught.value.step == expected.__name__
+    assert "north" in str(caught.value)
+    return caught.value
+
+
+@given(shares)
+def test_round_trip(message: Share) -> None:
+    data = encode(message)
+    assert decode(data, Share, sender="north") == message
+    assert encode(decode(data, Share, sender="north")) == data
+
+
+@given(shares, shares)
+def test_equal_messages_give_equal_bytes_and_others_do_not(first: Share, second: Share) -> None:
+    assert (encode(first) == encode(second)) == (first == second)
+
+
+def test_nested_messages() -> None:
+    message = Envelope(inner=SHARE, index={"a": b"1"})
+    assert decode(encode(message), Envelope, sender="north") == message
+
+
+def test_the_encoding_is_pinned() -> None:
+    """Other versions of the package must read it: a change here needs a new version number."""
+    assert encode(Report(round=b"\x01\x02", count=300)).hex() == "46484556019" + "3a65265706f7274c4020102cd012c"
+
+
+def test_messages_do_not_change() -> None:
+    with pytest.raises(AttributeError):
+        setattr(SHARE, "sender", "south")  # noqa: B010 (a type checker would refuse the assignment)
+
+
+# What a receiver refuses
+
+
+def test_a_message_of_another_type() -> None:
+    refused(encode(Report(round=b"r", count=1)))
+    refused(encode(SHARE), Report)
+    refused(encode(Report(round=b"r", count=1)), Later)
+
+
+@pytest.mark.parametrize("version", [0, VERSION + 1, 255])
+def test_another_version(version: int) -> None:
+    data = bytearray(encode(SHARE))
+    data[len(MAGIC)] = version
+    assert "version 1" in str(refused(bytes(data)))
+
+
+@pytest.mark.parametrize("head", [b"", b"F", b"FHEC\x01", b"fhev\x01", MAGIC, b"\x00" * 5])
+def test_another_head(head: bytes) -> None:
+    refused(head + encode(SHARE)[len(HEADER) :] if len(head) == len(HEADER) else head)
+
+
+def test_every_truncation() -> None:
+    data = encode(SHARE)
+    for length in range(len(data)):
+        refused(data[:length])
+
+
+@pytest.mark.parametrize("more", [b"\x00", b"\xc0", encode(SHARE)])
+def test_trailing_bytes(more: bytes) -> None:
+    refused(encode(SHARE) + more)
+
+
+def test_a_limit_is_the_largest_size_that_passes() -> None:
+    data = encode(SHARE)
+    assert decode(data, Share, sender="north", limit=len(data)) == SHARE
+    assert f"limit of {len(data) - 1} bytes" in str(refused(data, limit=len(data) - 1))
+
+
+def test_the_limit_comes_before_anything_is_read() -> None:
+    assert "exceeds the limit" in str(refused(bytes(100), limit=99))
+
+
+def test_the_default_limit() -> None:
+    refused(HEADER + bytes(wire.DEFAULT_LIMIT - len(HEADER) + 1))
+
+
+def packed(*fields: object) -> bytes:
+    return HEADER + msgspec.msgpack.encode(list(fields))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        (),
+        ("Report",),
+        ("Report", b"r"),
+        ("Report", b"r", 1, "a field that nobody knows"),
+        ("Report", b"r", "1"),
+        ("Report", "r", 1),
+        ("Report", b"r", 1.5),
+        ("Report", b"r", None),
+        ("Report", b"r", True),
+        ("Report", b"r", 2**64 - 1, 0),
+        (b"Report", b"r", 1),
+        ("report", b"r", 1),
+        ("Message", b"r", 1),
+        (1, b"r", 1),
+    ],
+)
+def test_wrong_fields(fields: tuple[object, ...]) -> None:
+    assert decode(packed("Report", b"r", 1), Report, sender="north") == Report(round=b"r", count=1)
+    refused(packed(*fields), Report)
+
+
+def test_fields_by_name_are_not_the_encoding() -> None:
+    refused(HEADER + msgspec.msgpack.encode({"type": "Report", "round": b"r", "count": 1}), Report)
+
+
+def test_unknown_fields_of_a_later_version() -> None:
+    refused(encode(Later(round=b"r", count=1, more="x")), Report)
+    refused(packed("Report", b"r", 1, "x"), Report)
+
+
+@pytest.mark.parametrize("depth", [1000, 100_000])
+def test_deep_nesting_does_not_overflow(depth: int) -> None:
+    refused(HEADER + b"\x91" * depth + b"\xc0")
+    refused(HEADER + b"\x94\xa5Share\xc4\x01r\xa1n" + b"\x91" * depth + b"\xc0")
+
+
+def test_lengths_that_lie_do_not_take_memory() -> None:
+    for length in (b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff"):
+        refused(HEADER + length)
+        refused(HEADER + b"\x94\xa5Share\xc4\x01r\xa1n" + length)
+
+
+@given(st.binary(max_size=60))
+def test_noise(noise: bytes) -> None:
+    refused(noise)
+    refused(HEADER + noise)
+
+
+@given(st.data())
+def test_flipped_bits_give_another_message_or_an_error(data: st.DataObject) -> None:
+    honest = bytearray(encode(SHARE))
+    honest[data.draw(st.integers(0, len(honest) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    try:
+        found = decode(bytes(honest), Share, sender="north")
+    except RemoteProtocolError:
+        return
+    assert found != SHARE
+
+
+def test_text_that_is_not_utf_8() -> None:
+    refused(HEADER + b"\x94\xa5Share\xc4\x01r\xa2\xff\xfe\x90")
+    refused(HEADER + b"\x94\xa5\xd3hare\xc4\x01r\xa1n\x90")
+
+
+# Printing
+
+
+def test_repr_shows_sizes_and_no_content() -> None:
+    shown = repr(SHARE)
+    assert shown == "Share(round=<16 bytes>, sender='north', ciphertexts=(<3 bytes>, <3 bytes>))"
+    assert str(SHARE) == shown
+
+
+def test_repr_shows_sizes_however_deep() -> None:
+    message = Envelope(inner=SHARE, index={"key": b"hunter2", "more": b""})
+    shown = repr(message)
+    assert "hunter2" not in shown
+    assert "one" not in shown
+    assert "rrr" not in shown
+    assert "index={'key': <7 bytes>, 'more': <0 bytes>}" in shown
+
+
+def test_errors_do_not_repeat_the_bytes() -> None:
+    data = packed("Share", b"hunter2", b"hunter2", [])
+    assert "hunter2" not in str(refused(data))
