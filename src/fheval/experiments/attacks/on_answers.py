@@ -1,0 +1,58 @@
+"""Deviations on the answer itself: constants, an answer given twice, garbage, nothing."""
+
+from __future__ import annotations
+
+from fheval.experiments.attacks.strategy import Knowledge, Strategy
+from fheval.secrets import integer_below
+
+_WORD = 8
+
+
+class ReturnConstants(Strategy):
+    """Compute nothing and encrypt two numbers whose quotient looks like an AUC."""
+
+    name = "constants"
+    summary = "return constants"
+
+    def constants(self) -> tuple[int, int]:
+        """X/Y is 0.987."""
+        return 987, 1000
+
+
+class FirstRunTwice(Strategy):
+    """Give the first run's answer for every run."""
+
+    name = "first-run-twice"
+    summary = "return the first run's answer for the second"
+    least_runs = 2
+
+    def sources(self) -> list[int]:
+        """The first run, every time."""
+        return [0] * self.known.runs
+
+
+class ReturnGarbage(Strategy):
+    """Fill the answer's ciphertexts with random bytes, or with their own words in another order."""
+
+    name = "garbage"
+    summary = "return garbage bytes"
+    garbles = True
+
+    def __init__(self, known: Knowledge) -> None:
+        super().__init__(known)
+        self.random = bool(integer_below(known.rng, 2))
+
+    def garble(self, payload: bytes) -> bytes:
+        """An envelope that is right, around content that is not."""
+        if self.random:
+            return self.known.rng.draw(len(payload))
+        words = [payload[start : start + _WORD] for start in range(0, len(payload), _WORD)]
+        return b"".join(reversed(words))
+
+
+class ReturnNothing(Strategy):
+    """Send an answer without ciphertexts."""
+
+    name = "nothing"
+    summary = "return nothing"
+    answers = False
