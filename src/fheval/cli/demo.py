@@ -13,10 +13,10 @@ from fheval.cli import options
 from fheval.cli.demo_page import demo_page
 from fheval.cli.output import STANDARD_OUTPUT, check_target, write_json
 from fheval.cli.progress import round_bar, waiting
-from fheval.cli.wording import shown_auc
 from fheval.counting import Counts
 from fheval.engines import Engine, load_engine
 from fheval.evaluation import DEFAULT_DECISION_POINTS, Result, evaluate
+from fheval.report.wording import shown_auc
 from fheval.version import __version__
 
 if TYPE_CHECKING:

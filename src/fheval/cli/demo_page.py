@@ -11,7 +11,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from fheval.cli.wording import (
+from fheval.counting import Counts
+from fheval.errors import UndefinedMetric
+from fheval.evaluation import Result
+from fheval.report.wording import (
     MOST_DECIMALS,
     duration,
     in_words,
@@ -21,9 +24,6 @@ from fheval.cli.wording import (
     verified_in_words,
     warning,
 )
-from fheval.counting import Counts
-from fheval.errors import UndefinedMetric
-from fheval.evaluation import Result
 
 if TYPE_CHECKING:
     from fheval.cli.hospitals import Hospital

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import typer
 
 from fheval.errors import ConfigError
+from fheval.report.files import replace_file
 
 STANDARD_OUTPUT = "-"
 
@@ -38,30 +38,9 @@ def write_json(target: str, content: Mapping[str, Any]) -> None:
     elif _is_special(path):
         path.write_text(text, encoding="utf-8")
     else:
-        _replace(path, text)
+        replace_file(path, text)
 
 
 def _is_special(path: Path) -> bool:
     """A pipe or a device cannot be replaced; `--json >(jq .)` names one."""
     return path.exists() and not path.is_file()
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write aside and move: a reader sees the older file or all of this one."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    aside = Path(name)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            # mkstemp takes the file from everybody else; a result is as readable as any new file.
-            os.fchmod(descriptor, 0o666 & ~_umask())
-            file.write(text)
-        aside.replace(path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    current = os.umask(0o022)
-    os.umask(current)
-    return current

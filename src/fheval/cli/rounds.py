@@ -14,9 +14,9 @@ from fheval.cli.output import STANDARD_OUTPUT, write_json
 from fheval.cli.progress import each, round_bar
 from fheval.cli.request import Request
 from fheval.cli.tables import result_panel
-from fheval.cli.wording import shown_auc
 from fheval.counting import Counts
 from fheval.evaluation import Result
+from fheval.report.wording import shown_auc
 
 Source = TypeVar("Source")
 

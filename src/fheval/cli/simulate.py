@@ -15,8 +15,7 @@ from fheval.cli.progress import waiting
 from fheval.cli.request import make_request
 from fheval.cli.rounds import count_and_run, deliver
 from fheval.counting import Counts, read_pair
-from fheval.errors import ConfigError
-from fheval.secrets import SEED_BYTES, Randomness, Secret, SystemRandomness, derive, permutation
+from fheval.experiments.splitting import split_randomness, split_rows
 
 app = typer.Typer()
 
@@ -75,20 +74,5 @@ def simulate(
     def count(rows: NDArray[np.intp]) -> Counts:
         return Counts.from_scores(label_array[rows], score_array[rows], request.grid)
 
-    shares = split_rows(len(label_array), parties, _randomness(seed))
+    shares = split_rows(len(label_array), parties, split_randomness(seed))
     deliver(count_and_run(request, shares, count, quiet=quiet), json=json, quiet=quiet)
-
-
-def split_rows(rows: int, parties: int, rng: Randomness) -> list[NDArray[np.intp]]:
-    """Deal the rows 0 … rows − 1 out at random, equally many to each party to within one."""
-    if rows < parties:
-        raise ConfigError(f"{rows} rows do not go round {parties} parties. Give more data or fewer parties.")
-    return np.array_split(permutation(rng, rows), parties)
-
-
-def _randomness(seed: int | None) -> Randomness:
-    if seed is None:
-        return SystemRandomness()
-    if seed.bit_length() > 8 * SEED_BYTES:
-        raise ConfigError(f"--seed has {seed.bit_length()} bits and may have {8 * SEED_BYTES}. Use a smaller number.")
-    return derive(Secret(seed.to_bytes(SEED_BYTES, "big")), "simulate/split")

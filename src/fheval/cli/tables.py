@@ -8,7 +8,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from fheval.cli.wording import (
+from fheval.evaluation import Result
+from fheval.report.wording import (
     duration,
     in_words,
     release_in_words,
@@ -17,7 +18,6 @@ from fheval.cli.wording import (
     verified_in_words,
     warning,
 )
-from fheval.evaluation import Result
 
 
 def result_panel(result: Result, title: str = "AUC over all parties") -> RenderableType:
