@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -57,7 +58,7 @@ def error_allowed(round_: Round) -> float:
 @given(consortium=consortia())
 @settings(max_examples=25)
 def test_the_released_ratio_is_that_of_the_pooled_counts(
-    protocol: str, options: dict[str, object], consortium: tuple[int, list[list[Sample]]]
+    protocol: str, options: dict[str, Any], consortium: tuple[int, list[list[Sample]]]
 ) -> None:
     decision_points, parties = consortium
     counts = [counts_of(samples, decision_points) for samples in parties]

@@ -56,7 +56,7 @@ def a_round(
     """A round with a fresh id; its first party leads unless the options say otherwise."""
     names = named(parties) if isinstance(parties, int) else tuple(parties)
     module = PROTOCOLS.get(protocol)
-    defaults = {
+    defaults: dict[str, Any] = {
         "id": new_round_id(SystemRandomness()),
         "leader": names[0],
         "precision": module.DEFAULT_PRECISION if module else None,

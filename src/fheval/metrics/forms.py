@@ -65,7 +65,7 @@ class Contribution:
 
 def auc_form(decision_points: int, max_samples: int) -> Form:
     """AUC over N decision points: N − 1 trapezoids over 2PQ, which is at most max_samples²/2."""
-    return Form(numerator=decision_points - 1, denominator=1, magnitude=max(2, max_samples * max_samples // 2))
+    return Form.bounded(numerator=decision_points - 1, denominator=1, bound=max_samples * max_samples // 2)
 
 
 def auc_contribution(counts: Counts) -> Contribution:

@@ -144,7 +144,7 @@ def parameters(round_: Round) -> Parameters:
 
 def exponents(round_: Round) -> tuple[int, int]:
     """The range of c, as exponents: as wide as the parameters carry."""
-    return blinding_exponents(CKKS_PAPER, the_form(round_).magnitude, FACTOR_BITS)
+    return blinding_exponents(CKKS_PAPER, the_form(round_).bound, FACTOR_BITS)
 
 
 def soundness_bits(decision_points: int, splits: int) -> float:

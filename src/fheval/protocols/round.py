@@ -23,6 +23,8 @@ AGGREGATOR = "aggregator"
 
 # A public bound on the samples of all parties together; every protocol sizes its numbers by it.
 DEFAULT_MAX_SAMPLES = 1 << 24
+# Counts are integers of 64 bits with a sign, and T^n is the sum of two.
+MOST_SAMPLES = 1 << 62
 DEFAULT_MINIMUM_COHORT = 3
 DEFAULT_PRECISION = 1e-4
 
@@ -57,6 +59,8 @@ class Round(Message, frozen=True, kw_only=True):
             raise ConfigError("The minimum cohort must be at least 1.")
         if self.precision is not None and not 0 < self.precision < 1:
             raise ConfigError(f"A precision of {self.precision} makes no sense. Use a number such as 1e-4, or exact.")
+        if not 1 <= self.max_samples <= MOST_SAMPLES:
+            raise ConfigError(f"max_samples must be between 1 and {MOST_SAMPLES}. Use what the parties really have.")
         if not self.forms:
             raise ConfigError("A round needs at least one evaluation.")
 

@@ -1,0 +1,205 @@
+"""Pads, packed uploads, their sum, and the layout of the slots, against Python integers."""
+
+from __future__ import annotations
+
+import tracemalloc
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fheval import field
+from fheval.engines.parameters import plain_moduli
+from fheval.errors import RemoteProtocolError
+from fheval.protocols import padding
+from fheval.protocols.padding import SlotPlan, UploadSum, pack, packed_size, pad
+from fheval.secrets import Secret, SystemRandomness, residues
+from protocols.rounds import a_round, again
+
+PRIMES = plain_moduli(3)
+RNG = SystemRandomness()
+SEED = Secret(bytes(range(32)))
+
+
+def unpacked(data: bytes, count: int) -> list[int]:
+    return [int.from_bytes(data[6 * index : 6 * index + 6], "little") for index in range(count)]
+
+
+# Packing
+
+
+@given(st.lists(st.integers(0, 2**48 - 1), max_size=9))
+def test_six_bytes_a_value_and_whole_words(values: list[int]) -> None:
+    data = pack([np.array(values, dtype=np.uint64)])
+    assert unpacked(data, len(values)) == values
+    assert len(data) == packed_size(len(values)) == -(-6 * len(values) // 8) * 8
+    assert not any(data[6 * len(values) :])
+
+
+def test_the_primes_lie_one_behind_the_other() -> None:
+    parts = [np.array([1, 2, 3], dtype=np.uint64), np.array([2**46 - 1, 0, 7], dtype=np.uint64)]
+    assert unpacked(pack(parts), 6) == [1, 2, 3, 2**46 - 1, 0, 7]
+
+
+# The sum of uploads
+
+
+@pytest.mark.parametrize("uploads", [1, 2, 63, 64, 65, 127, 128, 200])
+@pytest.mark.parametrize("per_prime", [1, 2, 3, 8])
+def test_the_sum_of_uploads_is_that_of_python_integers(uploads: int, per_prime: int) -> None:
+    values = [[residues(RNG, prime, per_prime) for prime in PRIMES] for _ in range(uploads)]
+    total = UploadSum(per_prime * len(PRIMES))
+    for each in values:
+        total.add(pack(each), "a party")
+    expected = [
+        [sum(int(each[index][place]) for each in values) % prime for place in range(per_prime)]
+        for index, prime in enumerate(PRIMES)
+    ]
+    assert [found.tolist() for found in total.totals(PRIMES)] == expected
+
+
+@pytest.mark.parametrize("uploads", [64, 1000])
+def test_the_largest_values_do_not_overflow(uploads: int) -> None:
+    total = UploadSum(2 * len(PRIMES))
+    largest = pack([np.array([prime - 1, 2**48 - 1], dtype=np.uint64) for prime in PRIMES])
+    for _ in range(uploads):
+        total.add(largest, "a party")
+    expected = [[uploads * (prime - 1) % prime, uploads * (2**48 - 1) % prime] for prime in PRIMES]
+    assert [found.tolist() for found in total.totals(PRIMES)] == expected
+
+
+def test_nothing_added_is_zero_and_asking_twice_changes_nothing() -> None:
+    total = UploadSum(len(PRIMES))
+    assert [found.tolist() for found in total.totals(PRIMES)] == [[0]] * 3
+    total.add(pack([np.array([5], dtype=np.uint64)] * 3), "a party")
+    assert total.totals(PRIMES) == total.totals(PRIMES) == [np.array([5])] * 3
+
+
+def test_a_view_of_received_bytes_is_added_like_bytes() -> None:
+    total = UploadSum(len(PRIMES))
+    total.add(memoryview(pack([np.array([5], dtype=np.uint64)] * 3)), "a party")  # type: ignore[arg-type]
+    assert total.totals(PRIMES) == [np.array([5])] * 3
+
+
+@pytest.mark.parametrize("size", [0, 23, 25, 32])
+def test_an_upload_of_another_size_is_refused_and_not_added(size: int) -> None:
+    total = UploadSum(4)
+    assert packed_size(4) == 24
+    with pytest.raises(RemoteProtocolError, match=f"sent {size} bytes of padded counts instead of 24"):
+        total.add(bytes(b"\1" * size), "a party")
+    assert [found.tolist() for found in total.totals(PRIMES[:2])] == [[0, 0]] * 2
+
+
+def test_ten_thousand_uploads_need_no_more_memory_than_two_blocks_of_them() -> None:
+    upload = pack([residues(RNG, prime, 200) for prime in PRIMES])
+    assert peak_of(upload, 10_000) <= peak_of(upload, 128) + len(upload)
+
+
+def test_the_measure_of_memory_would_notice_uploads_that_are_kept() -> None:
+    upload = pack([residues(RNG, prime, 200) for prime in PRIMES])
+    assert peak_of(upload, 256, keep=True) > peak_of(upload, 128) + len(upload)
+
+
+def peak_of(upload: bytes, times: int, *, keep: bool = False) -> int:
+    """The most memory that is in use at once, in bytes, over what was there before."""
+    tracemalloc.start()
+    try:
+        total = UploadSum(200 * len(PRIMES))
+        kept = []
+        for _ in range(times):
+            arrived = bytes(bytearray(upload))
+            total.add(arrived, "a party")
+            if keep:
+                kept.append(arrived)
+        total.totals(PRIMES)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+# Pads
+
+
+def test_no_two_pads_are_alike() -> None:
+    rounds = [a_round("padded", 3), a_round("padded", 3), a_round("padded-verified", 3)]
+    rounds.append(again(rounds[0], id=rounds[0].id, question=b"another"))
+    seeds = [SEED, Secret(bytes(32))]
+    drawn = [
+        pad(seed, round_, party, prime, 8).tobytes()
+        for seed in seeds
+        for round_ in rounds
+        for party in ("hospital-1", "hospital-2")
+        for prime in PRIMES
+    ]
+    assert len(set(drawn)) == len(drawn)
+    assert len({value for each in drawn for value in np.frombuffer(each, dtype=np.uint64)}) == 8 * len(drawn)
+
+
+def test_everyone_with_the_seed_derives_the_same_pad_and_a_longer_one_goes_on_where_it_ends() -> None:
+    round_ = a_round("padded", 3)
+    again_ = pad(Secret(bytes(range(32))), round_, "hospital-1", PRIMES[0], 8)
+    assert pad(SEED, round_, "hospital-1", PRIMES[0], 8).tolist() == again_.tolist()
+
+
+@pytest.mark.parametrize("modulus", [3, 97, 2**16 + 1])
+def test_pads_are_exactly_uniform(modulus: int) -> None:
+    """For a small modulus a sum modulo a power of two would show at once."""
+    count = 200_000
+    drawn = pad(SEED, a_round("padded", 3), "hospital-1", modulus, count)
+    assert int(drawn.max()) < modulus
+    bins = min(modulus, 97)
+    observed = np.bincount(drawn.astype(np.int64) % bins, minlength=bins)
+    sizes = np.array([len(range(residue, modulus, bins)) for residue in range(bins)]) * count / modulus
+    chi_square = float((((observed - sizes) ** 2) / sizes).sum())
+    assert abs(chi_square - (bins - 1)) < 6 * np.sqrt(2 * (bins - 1))
+
+
+def test_a_pad_hides_every_value_and_comes_off_again() -> None:
+    round_ = a_round("padded", 3)
+    hidden = [np.array([0, 1, prime - 1, 5], dtype=np.uint64) for prime in PRIMES]
+    total = UploadSum(4 * len(PRIMES))
+    for party in round_.parties:
+        total.add(padding.party_pad(round_, SEED, party, PRIMES, hidden), party)
+    sums = padding.leader_pad_sums(round_, SEED, round_.parties, PRIMES, 4)
+    for prime, padded_sum, pads, values in zip(PRIMES, total.totals(PRIMES), sums, hidden, strict=True):
+        difference = field.subtract(padded_sum, pads, prime)
+        assert difference.tolist() == [3 * int(value) % prime for value in values]
+        assert not set(padded_sum.tolist()) & set(difference.tolist())
+
+
+# The slots
+
+
+@given(st.lists(st.integers(1, 7), min_size=1, max_size=12), st.integers(7, 20))
+@settings(max_examples=200)
+def test_groups_fill_sheets_in_order_and_none_is_torn(lengths: list[int], slots: int) -> None:
+    bounds = np.cumsum([0, *lengths])
+    groups = [np.arange(start, stop) for start, stop in pairwise(bounds)]
+    plan = SlotPlan.of(groups, slots)
+    assert plan.source.tolist() == list(range(sum(lengths)))
+    assert plan.lengths.tolist() == lengths
+    # Sheets cover all slots and all groups, in order, and end where a group ends.
+    assert [sheet.slots.start for sheet in plan.sheets] == [0, *(sheet.slots.stop for sheet in plan.sheets[:-1])]
+    assert plan.sheets[-1].slots.stop == sum(lengths)
+    assert [sheet.groups.start for sheet in plan.sheets] == [0, *(sheet.groups.stop for sheet in plan.sheets[:-1])]
+    assert plan.sheets[-1].groups.stop == len(lengths)
+    for sheet in plan.sheets:
+        assert 0 < sheet.slots.stop - sheet.slots.start <= slots
+        assert sheet.slots.stop == bounds[sheet.groups.stop]
+    # And no sheet has room for the next one's first group.
+    for sheet, following in pairwise(plan.sheets):
+        assert sheet.slots.stop - sheet.slots.start + lengths[following.groups.start] > slots
+
+
+def test_sums_and_spread_go_by_groups() -> None:
+    plan = SlotPlan.of([np.array([0, 1]), np.array([2, 3, 4])], 8)
+    assert plan.spread([5, 7]).tolist() == [5, 5, 7, 7, 7]
+    assert plan.sums(np.array([1, 2, 3, 4, 96], dtype=np.uint64), 97) == [3, 6]
+
+
+def test_the_primes_are_apart_and_large() -> None:
+    assert len(set(PRIMES)) == 3
+    assert prod(PRIMES) > 2**137
