@@ -21,10 +21,10 @@ import numpy as np
 import openfhe
 
 from fheval.engines import base, container
-from fheval.engines.base import Ciphertext, Engine, Evaluator, KeyHolder, Keys, RunningSum, Vector
+from fheval.engines.base import Ciphertext, Engine, Evaluator, KeyHolder, Keys, Vector
 from fheval.engines.memory import MemoryFile
 from fheval.engines.parameters import Parameters
-from fheval.engines.residues import SUMMANDS, Frame, ResidueTable, Shape, bare, find_spans, repeated_primes
+from fheval.engines.residues import Frame, Shape, bare, find_spans, repeated_primes
 from fheval.errors import EngineError
 from fheval.secrets import Secret
 
@@ -55,6 +55,7 @@ class _Setting:
         parameters.require_slot_field()
         self.parameters = parameters
         self._shapes: dict[KeyKind, Shape] = {}
+        self._writings: dict[int, tuple[bytes, bytes]] = {}
         self.ckks = parameters.scheme == "ckks"
         chosen = self._ckks(parameters) if self.ckks else self._bfv(parameters)
         chosen.SetRingDim(parameters.ring)
@@ -115,6 +116,21 @@ class _Setting:
             handle = self.context.Compress(handle, self.limbs - level)
         return handle
 
+    def frame(self, key: Any, limbs: int) -> Frame:
+        """An empty ciphertext as the library writes it, under a key's tag.
+
+        One is encrypted for each number of primes and kept: under another key only the tag is another.
+        """
+        tag = key.GetKeyTag().encode()
+        if limbs not in self._writings:
+            empty = self.fresh(key, np.zeros(1, dtype=np.uint64), self.limbs - limbs)
+            self._writings[limbs] = tag, MemoryFile().written_by(
+                lambda path: openfhe.SerializeToFile(path, empty, openfhe.BINARY)
+            )
+        written_under, data = self._writings[limbs]
+        data = data.replace(written_under, tag)
+        return Frame(data, find_spans(data, self.parameters.ring, self.primes), self.parameters.ring)
+
     def new_keys(self, kinds: Sequence[KeyKind]) -> dict[KeyKind, bytes]:
         """Make a key pair and write the keys that are asked for, remembering what such keys look like."""
         with _empty_key_maps():
@@ -155,7 +171,7 @@ def _setting(parameters: Parameters) -> _Setting:
 
 
 class _Frames:
-    """Reads and writes ciphertexts as bare residues, in frames made by this process under its own key."""
+    """Reads and writes ciphertexts as bare residues, in frames that this process has written itself."""
 
     def __init__(self, setting: _Setting, key_id: bytes, key: Any) -> None:
         self._setting = setting
@@ -172,65 +188,25 @@ class _Frames:
             container.CIPHERTEXT, OpenFheEngine.name, self._parameters, self._key_id, ciphertext.limbs, payload
         )
 
-    def unpack(self, data: bytes) -> tuple[int, memoryview]:
+    def read(self, data: bytes) -> Ciphertext:
         _, limbs, payload = container.unpack(
             container.CIPHERTEXT, OpenFheEngine.name, self._parameters, self._key_id, data
         )
         if not 1 <= limbs <= self._setting.limbs:
             raise EngineError("A ciphertext is not of the form it claims. Ask the sender to send it again.")
-        return limbs, payload
-
-    def read(self, data: bytes) -> Ciphertext:
-        return self.load(*self.unpack(data))
-
-    def load(self, limbs: int, payload: memoryview) -> Ciphertext:
-        frame = self.frame(limbs).filled(payload)
+        frame = self._frame(limbs).filled(payload)
         handle, done = openfhe.DeserializeCiphertext(self._memory.holding(frame), openfhe.BINARY)
         if not done:
             raise EngineError("OpenFHE cannot read this ciphertext. Ask the sender to send it again.")
         return Ciphertext(handle, limbs)
 
-    def frame(self, limbs: int) -> Frame:
+    def _frame(self, limbs: int) -> Frame:
         if limbs not in self._by_limbs:
-            level = self._setting.limbs - limbs
-            data = self._saved(self._setting.fresh(self._key, np.zeros(1, dtype=np.uint64), level))
-            spans = find_spans(data, self._parameters.ring, self._setting.primes)
-            self._by_limbs[limbs] = Frame(data, spans, self._parameters.ring)
+            self._by_limbs[limbs] = self._setting.frame(self._key, limbs)
         return self._by_limbs[limbs]
 
     def _saved(self, handle: Any) -> bytes:
         return self._memory.written_by(lambda path: openfhe.SerializeToFile(path, handle, openfhe.BINARY))
-
-
-class _ResidueSum(RunningSum):
-    """Adds residues without giving each ciphertext to the library, which would take ten times as long."""
-
-    def __init__(self, frames: _Frames, limbs: int) -> None:
-        self._frames = frames
-        self._limbs = limbs
-        self._frame = frames.frame(limbs)
-        self._sum = np.zeros(self._frame.shape, dtype=np.uint64)
-        self._unreduced = 0
-
-    def read(self, data: bytes) -> ResidueTable:
-        limbs, payload = self._frames.unpack(data)
-        base.require_fresh(limbs, self._limbs)
-        return self._frame.checked(payload)
-
-    def add(self, term: ResidueTable) -> None:
-        self._sum += term
-        self._unreduced += 1
-        if self._unreduced == SUMMANDS:
-            self._reduce()
-
-    def total(self) -> Ciphertext:
-        self._reduce()
-        return self._frames.load(self._limbs, memoryview(self._sum.tobytes()))
-
-    def _reduce(self) -> None:
-        self._sum %= self._frame.primes[:, None]
-        # What is left counts as one summand of the next lot.
-        self._unreduced = 1
 
 
 class _KeyHolder(KeyHolder):
@@ -285,9 +261,6 @@ class _Evaluator(Evaluator):
 
     def load(self, data: bytes) -> Ciphertext:
         return self._frames.read(data)
-
-    def running_sum(self) -> RunningSum:
-        return _ResidueSum(self._frames, self._setting.limbs)
 
     def dump(self, ciphertext: Ciphertext) -> bytes:
         return self._frames.write(ciphertext)

@@ -11,16 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from fheval.errors import EngineError
 
 WORD = 8
-
-ResidueTable = npt.NDArray[np.uint64]
-
-# Residues have at most 60 bits: so many of them add up to less than 2^64.
-SUMMANDS = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,23 +72,15 @@ class Frame:
         self._data = bytearray(data)
         self._spans = spans
         self._size = WORD * ring
-        self.shape = (len(spans), ring)
-        self.primes = np.array([span.prime for span in spans], dtype=np.uint64)
-
-    def checked(self, payload: memoryview) -> ResidueTable:
-        """View bare residues as a table, a row for each vector; refuse any that is not below its prime."""
-        if len(payload) != self._size * len(self._spans):
-            raise EngineError("A ciphertext has the wrong size. Ask the sender to send it again.")
-        table = np.frombuffer(payload, dtype="<u8").reshape(self.shape)
-        if np.any(table.max(axis=1) >= self.primes):
-            raise EngineError("A ciphertext holds impossible residues. Ask the sender to send it again.")
-        return table
 
     def filled(self, payload: memoryview) -> bytearray:
         """Set the bare residues into the frame, checked; the same buffer is used again by the next call."""
-        self.checked(payload)
+        if len(payload) != self._size * len(self._spans):
+            raise EngineError("A ciphertext has the wrong size. Ask the sender to send it again.")
         for index, span in enumerate(self._spans):
-            self._data[span.start : span.start + self._size] = payload[index * self._size : (index + 1) * self._size]
+            part = payload[index * self._size : (index + 1) * self._size]
+            check_residues(part, span.prime)
+            self._data[span.start : span.start + self._size] = part
         return self._data
 
 
