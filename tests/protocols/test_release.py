@@ -1,0 +1,206 @@
+"""The released numbers: how they are sized, that they never wrap around, and what comes out of them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil, log2, prod
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fheval.engines.parameters import plain_moduli
+from fheval.errors import CapacityError, VerificationFailed
+from fheval.metrics.forms import Form, auc_form
+from fheval.protocols import padded_verified, paper_malicious
+from fheval.protocols.release import Blinding, RoundedRelease, exact_primes, exact_ratio
+from fheval.secrets import SystemRandomness, integer_between
+from protocols.rounds import a_round, layout_of
+from protocols.statistics import looks_uniform
+
+RNG = SystemRandomness()
+DEFAULT = RoundedRelease.plan(2**47, 1e-4)
+CASES = [
+    pytest.param(magnitude, precision, id=f"2^{magnitude.bit_length() - 1}-{precision}")
+    for magnitude in (2, 2**12, 2**47, 2**61)
+    for precision in (1e-9, 1e-4, 0.25, 0.999)
+]
+
+
+# The plan
+
+
+def test_the_defaults_are_those_of_the_design() -> None:
+    assert (len(DEFAULT.primes), DEFAULT.spare_bits) == (4, 49)
+    assert DEFAULT.noise == 2**20 * 2**47
+    assert DEFAULT.smallest == ceil(2**7 * DEFAULT.noise / Fraction(1e-4))
+    assert layout_of(a_round("padded", 3)).rounded == DEFAULT  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("magnitude", "precision"), CASES)
+def test_the_plan_takes_the_fewest_primes_that_leave_32_spare_bits(magnitude: int, precision: float) -> None:
+    release = RoundedRelease.plan(magnitude, precision)
+    assert release.primes == plain_moduli(len(release.primes))
+    assert release.spare_bits >= 32
+    # One prime fewer has 46 bits less to spare.
+    assert release.spare_bits < 32 + 46
+
+
+def test_a_precision_that_sixteen_primes_do_not_carry_is_refused() -> None:
+    with pytest.raises(CapacityError, match="Choose a coarser precision"):
+        RoundedRelease.plan(2**47, 1e-200)
+
+
+# X and Z
+
+
+def released(release: RoundedRelease, blinding: Blinding, num: int, den: int) -> Fraction | None:
+    """What the leader makes of X = K·num + b·den + e_1 and Z = K·den + e_2, modulo the primes."""
+    x = blinding.scale * num + blinding.tilt * den + blinding.noise_x
+    z = blinding.scale * den + blinding.noise_z
+    return release.ratio([x % prime for prime in release.primes], [z % prime for prime in release.primes])
+
+
+@pytest.mark.parametrize(("magnitude", "precision"), CASES)
+@pytest.mark.parametrize("num_is_zero", [True, False])
+@pytest.mark.parametrize("tilted", [-1, 0, 1])
+def test_the_extremes_do_not_wrap_around(magnitude: int, precision: float, num_is_zero: bool, tilted: int) -> None:
+    release = RoundedRelease.plan(magnitude, precision)
+    for scale in (release.smallest, (release.smallest << release.spare_bits) - 1):
+        half = int(scale * release.precision / 2)
+        for noise in (0, release.noise - 1):
+            blinding = Blinding(scale=scale, tilt=tilted * half, noise_x=noise, noise_z=release.noise - 1 - noise)
+            num = 0 if num_is_zero else magnitude
+            x = scale * num + tilted * half * magnitude + noise
+            z = scale * magnitude + release.noise - 1 - noise
+            assert max(abs(x), z) < prod(release.primes)
+            assert released(release, blinding, num, magnitude) == Fraction(x, z)
+
+
+def test_two_octaves_more_would_wrap_around() -> None:
+    """The test above can fail: the spare bits are all that there is room for."""
+    for octaves, right in ((0, True), (2, False)):
+        scale = (DEFAULT.smallest << DEFAULT.spare_bits + octaves) - 1
+        blinding = Blinding(scale=scale, tilt=0, noise_x=0, noise_z=0)
+        assert (released(DEFAULT, blinding, 2**45, 2**47) == Fraction(1, 4)) is right
+
+
+@st.composite
+def ratios(draw: st.DrawFn) -> tuple[int, float, int, int]:
+    """A magnitude, a precision, and num ≤ den within it: tiny, largest and between."""
+    magnitude = 1 << draw(st.integers(1, 61))
+    den = draw(st.one_of(st.just(2), st.just(magnitude), st.integers(1, magnitude)))
+    den = max(2, den)
+    num = draw(st.one_of(st.just(0), st.just(den), st.integers(0, den)))
+    return magnitude, draw(st.sampled_from([1e-6, 1e-4, 1e-2, 0.5])), num, den
+
+
+@given(ratios())
+@settings(max_examples=150)
+def test_the_ratio_is_within_half_the_precision_and_its_noise(case: tuple[int, float, int, int]) -> None:
+    magnitude, precision, num, den = case
+    release = RoundedRelease.plan(magnitude, precision)
+    found = released(release, release.draw(RNG), num, den)
+    assert found is not None
+    assert abs(found - Fraction(num, den)) <= Fraction(precision) / 2 * (1 + Fraction(1, 2**7))
+
+
+def test_the_rounding_is_really_there() -> None:
+    errors = [float(released(DEFAULT, DEFAULT.draw(RNG), 300, 400) - Fraction(3, 4)) for _ in range(400)]  # type: ignore[operator]
+    assert looks_uniform(errors, -0.5e-4, 0.5e-4)
+    assert len(set(errors)) == 400
+
+
+def test_a_denominator_of_zero_gives_no_ratio() -> None:
+    for _ in range(50):
+        assert released(DEFAULT, DEFAULT.draw(RNG), 0, 0) is None
+    largest = Blinding(scale=DEFAULT.smallest, tilt=0, noise_x=0, noise_z=DEFAULT.noise - 1)
+    assert released(DEFAULT, largest, 0, 0) is None
+    assert released(DEFAULT, largest, 1, 2) is not None
+
+
+# What is drawn
+
+
+def test_k_is_log_uniform_and_the_rest_uniform() -> None:
+    drawn = [DEFAULT.draw(RNG) for _ in range(3000)]
+    octaves = [log2(Fraction(each.scale, DEFAULT.smallest)) for each in drawn]
+    assert looks_uniform(octaves, 0, DEFAULT.spare_bits)
+    assert looks_uniform([octave % 1 for octave in octaves], 0, 1)
+    assert looks_uniform([float(Fraction(each.tilt, each.scale)) for each in drawn], -0.5e-4, 0.5e-4)
+    assert looks_uniform([each.noise_x / DEFAULT.noise for each in drawn], 0, 1)
+    assert looks_uniform([each.noise_z / DEFAULT.noise for each in drawn], 0, 1)
+    for values in zip(*((e.scale, e.tilt, e.noise_x, e.noise_z) for e in drawn), strict=True):
+        assert len(set(values)) == 3000
+
+
+def test_the_test_of_k_notices_mantissas_that_are_uniform_instead() -> None:
+    octaves = [log2(integer_between(RNG, 2**64, 2**65 - 1)) - 64 for _ in range(3000)]
+    assert not looks_uniform(octaves, 0, 1)
+
+
+def test_k_ends_where_the_plan_says() -> None:
+    for _ in range(2000):
+        assert DEFAULT.smallest <= DEFAULT.draw(RNG).scale < DEFAULT.smallest << DEFAULT.spare_bits
+
+
+# The exact release
+
+
+FORM = auc_form(10, 2**24)
+PRIMES = exact_primes(FORM.bound)
+
+
+def residues_of(num: int, den: int) -> list[int]:
+    return [num * pow(den, -1, prime) % prime for prime in PRIMES]
+
+
+def test_three_primes_are_enough_for_the_default_bound() -> None:
+    assert len(PRIMES) == 3
+    assert 2 * FORM.bound**2 < prod(PRIMES)
+    assert 2 * FORM.bound**2 >= prod(PRIMES[:2])
+
+
+@given(st.integers(1, FORM.bound), st.data())
+def test_the_exact_fraction_comes_back(den: int, data: st.DataObject) -> None:
+    num = data.draw(st.integers(0, den))
+    assert exact_ratio(FORM, residues_of(num, den), PRIMES) == Fraction(num, den)
+
+
+@pytest.mark.parametrize(
+    ("num", "den"),
+    [(3, 2), (FORM.bound, 1), (FORM.bound + 1, FORM.bound + 2), (-1, 3), (2**60, 2**61 + 1)],
+    ids=["above-one", "far-above-one", "beyond-the-bound", "negative", "far-beyond-the-bound"],
+)
+def test_what_is_no_honest_ratio_is_refused(num: int, den: int) -> None:
+    with pytest.raises(VerificationFailed):
+        exact_ratio(FORM, residues_of(num, den), PRIMES)
+
+
+def test_primes_that_disagree_are_refused() -> None:
+    honest = residues_of(1234, 5678)
+    assert exact_ratio(FORM, honest, PRIMES) == Fraction(1234, 5678)
+    for index in range(len(PRIMES)):
+        for change in (1, PRIMES[index] - 1):
+            altered = [*honest]
+            altered[index] = (altered[index] + change) % PRIMES[index]
+            with pytest.raises(VerificationFailed):
+                exact_ratio(FORM, altered, PRIMES)
+
+
+def test_a_form_that_is_not_proper_may_exceed_one() -> None:
+    form = Form.bounded(numerator=1, denominator=1, bound=FORM.bound, proper=False)
+    assert exact_ratio(form, residues_of(3, 2), PRIMES) == Fraction(3, 2)
+
+
+# Soundness
+
+
+@pytest.mark.parametrize(("points", "splits", "bits"), [(100, 4, 59.9), (100, 7, 107.6), (25, 9, 103.2)])
+def test_the_papers_guessing_bound(points: int, splits: int, bits: float) -> None:
+    assert paper_malicious.soundness_bits(points, splits) == bits
+
+
+@pytest.mark.parametrize(("runs", "bits"), [(2, 46.0), (3, 92.0), (5, 184.0)])
+def test_the_bound_of_exact_verification(runs: int, bits: float) -> None:
+    assert padded_verified.soundness_bits(runs, min(PRIMES)) == bits
