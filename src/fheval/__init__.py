@@ -1,6 +1,6 @@
 """Private evaluation of models across organisations: the pooled ROC AUC without pooling the data."""
 
-from fheval.counting import Counts, Grid
+from fheval.counting import Counts, Grid, Table
 from fheval.errors import (
     CapacityError,
     CohortTooSmall,
@@ -15,7 +15,7 @@ from fheval.errors import (
     UndefinedMetric,
     VerificationFailed,
 )
-from fheval.evaluation import Result, evaluate
+from fheval.evaluation import Result, Row, evaluate
 from fheval.version import __version__
 
 __all__ = [
@@ -31,6 +31,8 @@ __all__ = [
     "PrecisionError",
     "RemoteProtocolError",
     "Result",
+    "Row",
+    "Table",
     "TransportError",
     "UndefinedMetric",
     "VerificationFailed",

@@ -15,7 +15,7 @@ class Row:
 
     `label` is the class that was told from the rest, "macro" for the mean over classes. `precision` is how wide the
     rounding of the release leaves the value, "exact" where nothing was rounded. `p_value` is there for the difference
-    of two models. `error` says why there is no value, `note` what to know about one.
+    of two models. `error` says why a metric is undefined, `note` that it was suppressed or what else to know.
     """
 
     metric: str
@@ -83,7 +83,7 @@ class Result:
         for row in self.results:
             if (row.metric, row.model, row.label, row.group) == (metric, model, label, group):
                 if row.value is None:
-                    raise UndefinedMetric(row.error or f"{metric} has no value.")
+                    raise UndefinedMetric(row.error or f"{metric} has no value: {row.note}.")
                 return row.value
         raise ConfigError(f"The round was not asked for {metric} (model {model}, class {label}, group {group}).")
 

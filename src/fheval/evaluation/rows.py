@@ -110,6 +110,16 @@ def _open(estimate: Estimate, precision: float | None) -> float | Literal["exact
     return "exact" if precision is None and not estimate.width else estimate.width
 
 
+def suppressed_rows(question: Question, suppressed: Mapping[str, str]) -> list[Row]:
+    """A row without a value for every metric and model of a group that is not released."""
+    return [
+        Row(metric=str(spec), model=model or None, group=group_name(question, group), note=reason)
+        for spec in question.specs
+        for model in question.models
+        for group, reason in suppressed.items()
+    ]
+
+
 def group_name(question: Question, group: str) -> str:
     """A group as it is shown: the column and its value."""
     return f"{question.group_column}={group}"

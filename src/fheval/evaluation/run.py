@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
+import msgspec
+
 from fheval.counting import UNNAMED, Counts, Grid, as_grid
 from fheval.engines import Engine, load_engine
 from fheval.errors import CohortTooSmall, ConfigError, UndefinedMetric
 from fheval.evaluation.data import PartyData, has_rows, tables_of
-from fheval.evaluation.result import Result
-from fheval.evaluation.rows import result_rows
+from fheval.evaluation.result import Result, Row
+from fheval.evaluation.rows import result_rows, suppressed_rows
 from fheval.metrics.forms import Contribution, auc_contribution
+from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE, Rule, group_sizes
 from fheval.metrics.intervals import DEFAULT_REPLICATES, require_enough
 from fheval.metrics.party import tally_party
 from fheval.metrics.question import Question
-from fheval.protocols import BATCH_PROTOCOLS, DEFAULT_PROTOCOL, default_precision, run_round
+from fheval.protocols import BATCH_PROTOCOLS, DEFAULT_PROTOCOL, declaration, default_precision, run_round
 from fheval.protocols.round import (
     DEFAULT_MAX_SAMPLES,
     DEFAULT_MINIMUM_COHORT,
@@ -36,6 +39,8 @@ def evaluate(
     *,
     metrics: Sequence[str] = ("auc",),
     classes: Sequence[object] = (),
+    group_column: str | None = None,
+    minimum_group: int = DEFAULT_MINIMUM_SIZE,
     ci: float | None = None,
     replicates: int = DEFAULT_REPLICATES,
     by_cluster: bool = False,
@@ -55,10 +60,12 @@ def evaluate(
 
     `parties` has labels and scores, a `Table` or tables for each party, or `Counts` where the AUC alone is asked for.
     `metrics` names what is asked, such as "auc" or "f1@0.3"; models are the names of a table's scores; `classes` lists
-    the labels of a multi-class task. `ci` asks for an interval of that level around every number, from `replicates`
-    resamples of rows, or of clusters with `by_cluster`. `target_range` is the public range of a regression's values.
-    `precision` None takes the protocol's default. `on_work` is called with the role's name each time a role has done a
-    piece of work, for a progress bar.
+    the labels of a multi-class task. `group_column` is what the tables' groups are called: every group is evaluated by
+    itself as well, but for those of which fewer than `minimum_cohort` parties hold `minimum_group` samples each (or
+    clusters, with `by_cluster`), and those that would give such a group away. `ci` asks for an interval of that level
+    around every number, from `replicates` resamples of rows, or of clusters with `by_cluster`. `target_range` is the
+    public range of a regression's values. `precision` None takes the protocol's default. `on_work` is called with the
+    role's name each time a role has done a piece of work, for a progress bar.
 
     >>> import fheval
     >>> hospitals = [([1, 0, 1], [0.9, 0.2, 0.6]), ([0, 0], [0.1, 0.7]), ([1], [0.8])]
@@ -79,6 +86,7 @@ def evaluate(
         replicates=0 if ci is None else replicates,
         by_cluster=by_cluster,
         targets=target_range,
+        group_column=group_column,
     )
     chosen = engine if isinstance(engine, Engine) else load_engine(engine)
     released = default_precision(protocol) if precision is None else _width(precision)
@@ -91,15 +99,21 @@ def evaluate(
     post = InProcess(on_work)
     rng = SystemRandomness()
     names = tuple(f"party-{number}" for number in range(1, len(parties) + 1))
+    sources = dict(zip(names, parties, strict=True))
+    leader = names[integer_below(rng, len(names))]
+    suppressed: Mapping[str, str] = {}
+    if group_column is not None:
+        rule = Rule(minimum_size=minimum_group, minimum_parties=minimum_cohort)
+        question, suppressed = _with_groups(question, sources, leader, rule, rng, post)
     with post.working("counting"):
-        contributions = _counted(question, dict(zip(names, parties, strict=True)), max_samples, rng)
+        contributions = _counted(question, sources, max_samples, rng)
     round_ = Round(
         id=new_round_id(rng),
         protocol=protocol,
         engine=chosen.name,
         forms=question.forms(max_samples),
         parties=names,
-        leader=names[integer_below(rng, len(names))],
+        leader=leader,
         precision=released,
         minimum_cohort=minimum_cohort,
         max_samples=max_samples,
@@ -109,7 +123,8 @@ def evaluate(
         question=question.to_bytes(),
     )
     outcome = _named(question, lambda: run_round(chosen, round_, contributions, rng, post))
-    return _result(question, round_, outcome, post, ci)
+    rows = result_rows(question, outcome.ratios, released, ci) + suppressed_rows(question, suppressed)
+    return _result(question, round_, outcome, post, rows, ci)
 
 
 def _models(parties: Sequence[PartyData]) -> tuple[str, ...]:
@@ -133,6 +148,18 @@ def _require_batch_protocol(question: Question, protocol: str) -> None:
             f"{protocol} computes one AUC a round. Use {' or '.join(BATCH_PROTOCOLS)} for other metrics, models, "
             "classes, groups and intervals."
         )
+
+
+def _with_groups(
+    question: Question, parties: Mapping[str, PartyData], leader: str, rule: Rule, rng: Randomness, post: InProcess
+) -> tuple[Question, Mapping[str, str]]:
+    """The question over the groups that may be published, and why others may not."""
+    with post.working("counting"):
+        sizes = {
+            name: group_sizes(tables_of(data, name), by_cluster=question.by_cluster) for name, data in parties.items()
+        }
+    decision = declaration.run(new_round_id(rng), new_seed(rng), leader, sizes, rule, rng, post)
+    return msgspec.structs.replace(question, groups=decision.published), decision.suppressed
 
 
 def _width(precision: float | Literal["exact"]) -> float | None:
@@ -182,7 +209,9 @@ def _named(question: Question, play: Callable[[], Outcome]) -> Outcome:
         raise UndefinedMetric(f"{reasons}. Add data, or ask for other metrics.") from error
 
 
-def _result(question: Question, round_: Round, outcome: Outcome, post: InProcess, level: float | None) -> Result:
+def _result(
+    question: Question, round_: Round, outcome: Outcome, post: InProcess, rows: Sequence[Row], level: float | None
+) -> Result:
     seconds, sizes = post.seconds, post.sizes
     parties = len(outcome.roster)
     uploads = sizes["party_upload"]
@@ -191,7 +220,7 @@ def _result(question: Question, round_: Round, outcome: Outcome, post: InProcess
         engine=round_.engine,
         parties=parties,
         decision_points=len(question.grid),
-        results=tuple(result_rows(question, outcome.ratios, round_.precision, level)),
+        results=tuple(rows),
         precision="exact" if round_.precision is None else round_.precision,
         confidence=level,
         verified=outcome.verified,

@@ -1,0 +1,175 @@
+"""Before a round by groups: the parties tell the leader which groups they hold enough of, and no one else.
+
+| step | from | to | what |
+|---|---|---|---|
+| 1 | party | leader | the groups of which it holds enough |
+| 2 | leader | parties | the candidates |
+| 3 | party | leader | whether it holds anyone outside of them |
+| 4 | leader | parties | what is published, what is not, and why |
+
+All of it passes through the aggregator, sealed under keys that come from the parties' seed and filled up to one
+length, so that the aggregator learns nothing; what is published it reads in the round's question. See
+`fheval.metrics.groups` for the rule and the argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from fheval.errors import ConfigError, RemoteProtocolError
+from fheval.metrics.groups import Decision, Rule, candidates, decide, has_others, large_groups
+from fheval.protocols.round import Post
+from fheval.secrets import Randomness, Secret, derive
+from fheval.wire import Message, decode
+
+_NONCE_BYTES = 12
+_LENGTH_BYTES = 4
+
+# Room for some two hundred groups with names of twenty letters.
+SEALED_BYTES = 4096
+
+
+class SealedAnswer(Message, frozen=True, kw_only=True):
+    """One step of one sender, readable by the parties alone."""
+
+    session: str
+    sender: str
+    step: int
+    nonce: bytes
+    sealed: bytes
+
+
+class _Groups(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    names: tuple[str, ...]
+
+
+class _Others(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    any: bool
+
+
+class _Decided(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    published: tuple[str, ...]
+    suppressed: dict[str, str]
+
+
+Content = TypeVar("Content", _Groups, _Others, _Decided)
+
+
+def _seal(session: str, seed: Secret[bytes], sender: str, step: int, content: Content, rng: Randomness) -> SealedAnswer:
+    plain = msgspec.msgpack.encode(content)
+    if len(plain) > SEALED_BYTES - _LENGTH_BYTES:
+        raise ConfigError("There are more groups than a declaration holds. Use a coarser grouping.")
+    filled = (len(plain).to_bytes(_LENGTH_BYTES, "big") + plain).ljust(SEALED_BYTES, b"\0")
+    nonce = rng.draw(_NONCE_BYTES)
+    sealed = _cipher(session, seed, sender, step).encrypt(nonce, filled, None)
+    return SealedAnswer(session=session, sender=sender, step=step, nonce=nonce, sealed=sealed)
+
+
+def _open(session: str, seed: Secret[bytes], message: SealedAnswer, step: int, expected: type[Content]) -> Content:
+    try:
+        filled = _cipher(session, seed, message.sender, step).decrypt(message.nonce, message.sealed, None)
+        length = int.from_bytes(filled[:_LENGTH_BYTES], "big")
+        return msgspec.msgpack.decode(filled[_LENGTH_BYTES : _LENGTH_BYTES + length], type=expected)
+    except (InvalidTag, msgspec.DecodeError, ValueError) as error:
+        raise RemoteProtocolError(
+            f"A declaration of {message.sender} was altered or belongs to another step. Declare the groups again.",
+            step="SealedAnswer",
+            culprit=message.sender,
+        ) from error
+
+
+def _cipher(session: str, seed: Secret[bytes], sender: str, step: int) -> ChaCha20Poly1305:
+    return ChaCha20Poly1305(derive(seed, "declaration", session, sender, step).draw(32))
+
+
+def party_declare(
+    session: str, seed: Secret[bytes], me: str, sizes: Mapping[str, int], rule: Rule, rng: Randomness
+) -> SealedAnswer:
+    """Step 1, party: name the groups of which it holds enough."""
+    return _seal(session, seed, me, 1, _Groups(tuple(sorted(large_groups(sizes, rule)))), rng)
+
+
+def party_complete(
+    session: str, seed: Secret[bytes], me: str, sizes: Mapping[str, int], proposal: SealedAnswer, rng: Randomness
+) -> SealedAnswer:
+    """Step 3, party: say whether it holds anyone outside of the candidates."""
+    proposed = _open(session, seed, proposal, 2, _Groups).names
+    return _seal(session, seed, me, 3, _Others(has_others(sizes, proposed)), rng)
+
+
+def party_read(session: str, seed: Secret[bytes], message: SealedAnswer) -> Decision:
+    """Step 4, party: learn what is published, and why the rest is not."""
+    decided = _open(session, seed, message, 4, _Decided)
+    return Decision(decided.published, decided.suppressed)
+
+
+class Leader:
+    """Steps 2 and 4. Learns: which parties hold enough of which group, and which hold anyone outside."""
+
+    def __init__(self, session: str, seed: Secret[bytes], me: str, parties: Sequence[str], rule: Rule) -> None:
+        self.session = session
+        self.me = me
+        self.rule = rule
+        self._seed = seed
+        self._parties = frozenset(parties)
+        self.declared: dict[str, tuple[str, ...]] = {}
+        self.others: dict[str, bool] = {}
+
+    def propose(self, answers: Sequence[SealedAnswer], rng: Randomness) -> SealedAnswer:
+        """Step 2: the candidates, from one declaration of every party."""
+        self.declared = {
+            answer.sender: _open(self.session, self._seed, answer, 1, _Groups).names for answer in self._all(answers)
+        }
+        proposed = candidates(self.declared, self.rule)
+        return _seal(self.session, self._seed, self.me, 2, _Groups(proposed), rng)
+
+    def conclude(self, answers: Sequence[SealedAnswer], rng: Randomness) -> SealedAnswer:
+        """Step 4: what is published."""
+        self.others = {
+            answer.sender: _open(self.session, self._seed, answer, 3, _Others).any for answer in self._all(answers)
+        }
+        decision = decide(self.declared, self.others, self.rule)
+        decided = _Decided(decision.published, dict(decision.suppressed))
+        return _seal(self.session, self._seed, self.me, 4, decided, rng)
+
+    def _all(self, answers: Sequence[SealedAnswer]) -> Sequence[SealedAnswer]:
+        senders = [answer.sender for answer in answers]
+        if len(senders) != len(self._parties) or set(senders) != self._parties:
+            raise RemoteProtocolError(
+                "A declaration is missing or comes from a stranger. Declare the groups again, with all parties.",
+                step="SealedAnswer",
+                culprit=next(iter(set(senders) ^ self._parties), self.me),
+            )
+        return answers
+
+
+def run(
+    session: str,
+    seed: Secret[bytes],
+    leader: str,
+    sizes: Mapping[str, Mapping[str, int]],
+    rule: Rule,
+    rng: Randomness,
+    post: Post,
+) -> Decision:
+    """Play all roles; only bytes pass between them. `sizes` has each party's own counts of its groups."""
+
+    def sent(message: SealedAnswer) -> SealedAnswer:
+        return decode(post.carry("declaration", message), SealedAnswer, sender=message.sender)
+
+    speaker = Leader(session, seed, leader, tuple(sizes), rule)
+    with post.working("party"):
+        first = [sent(party_declare(session, seed, party, own, rule, rng)) for party, own in sizes.items()]
+    with post.working("leader"):
+        proposal = sent(speaker.propose(first, rng))
+    with post.working("party"):
+        second = [sent(party_complete(session, seed, party, own, proposal, rng)) for party, own in sizes.items()]
+    with post.working("leader"):
+        decided = sent(speaker.conclude(second, rng))
+    with post.working("party"):
+        return party_read(session, seed, decided)
