@@ -69,7 +69,8 @@ class Ratio:
 def aggregator_work(engine: Engine, protocol: str, parties: int, decision_points: int) -> Callable[[], float]:
     """Prepare a round and give a function that plays the aggregator once and says how long it worked.
 
-    Everything the aggregator does is counted: loading the public keys, reading messages, adding, computing, writing.
+    Everything from the first upload to the written result is counted: reading messages, loading ciphertexts, adding,
+    computing, writing. Loading the public keys is not: that is set-up, and serves many rounds.
     """
     rng = SystemRandomness()
     names = tuple(f"party-{number}" for number in range(parties))
@@ -82,12 +83,13 @@ def aggregator_work(engine: Engine, protocol: str, parties: int, decision_points
         leader=names[0],
         precision=1e-4 if protocol == padded.NAME else None,
     )
-    setup, uploads, play = _PREPARATIONS[protocol](engine, round_, rng)
+    setup, uploads, begin = _PREPARATIONS[protocol](engine, round_, rng)
     ahead = min(UPLOADS_AHEAD, MEMORY_AHEAD // len(next(uploads())))
 
     def once() -> float:
+        play = begin(wire.decode(setup, PublicSetup, sender=names[0]))
         watch = _Stopwatch()
-        play(wire.decode(setup, PublicSetup, sender=names[0]), watch.outside(uploads(), ahead))
+        play(watch.outside(uploads(), ahead))
         return watch.stop()
 
     return once
@@ -120,7 +122,8 @@ def _contribution(decision_points: int, number: int) -> Contribution:
     return Contribution(np.append(tp[1:] + tp[:-1], tp[-1]), np.append(fp[1:] - fp[:-1], 2 * fp[-1]))
 
 
-Prepared = tuple[bytes, Callable[[], Iterator[bytes]], Callable[[PublicSetup, Iterator[bytes]], None]]
+Play = Callable[[Iterator[bytes]], None]
+Prepared = tuple[bytes, Callable[[], Iterator[bytes]], Callable[[PublicSetup], Play]]
 
 
 def _prepare_semi_honest(engine: Engine, round_: Round, rng: SystemRandomness) -> Prepared:
@@ -131,13 +134,17 @@ def _prepare_semi_honest(engine: Engine, round_: Round, rng: SystemRandomness) -
         for number in range(DISTINCT_UPLOADS)
     ]
 
-    def play(keys: PublicSetup, uploads: Iterator[bytes]) -> None:
+    def begin(keys: PublicSetup) -> Play:
         aggregator = paper_semi_honest.Aggregator(engine, round_, keys, rng)
-        for data in uploads:
-            aggregator.receive(wire.decode(data, paper_semi_honest.CountShare, sender=AGGREGATOR))
-        wire.encode(aggregator.result())
 
-    return wire.encode(setup), _renamed(made, round_), play
+        def play(uploads: Iterator[bytes]) -> None:
+            for data in uploads:
+                aggregator.receive(wire.decode(data, paper_semi_honest.CountShare, sender=AGGREGATOR))
+            wire.encode(aggregator.result())
+
+        return play
+
+    return wire.encode(setup), _renamed(made, round_), begin
 
 
 def _prepare_malicious(engine: Engine, round_: Round, rng: SystemRandomness) -> Prepared:
@@ -148,13 +155,17 @@ def _prepare_malicious(engine: Engine, round_: Round, rng: SystemRandomness) -> 
         for number in range(DISTINCT_UPLOADS)
     ]
 
-    def play(keys: PublicSetup, uploads: Iterator[bytes]) -> None:
+    def begin(keys: PublicSetup) -> Play:
         aggregator = paper_malicious.Aggregator(engine, round_, keys, rng)
-        for data in uploads:
-            aggregator.receive(wire.decode(data, paper_malicious.CountShares, sender=AGGREGATOR))
-        wire.encode(aggregator.result())
 
-    return wire.encode(setup), _renamed(made, round_), play
+        def play(uploads: Iterator[bytes]) -> None:
+            for data in uploads:
+                aggregator.receive(wire.decode(data, paper_malicious.CountShares, sender=AGGREGATOR))
+            wire.encode(aggregator.result())
+
+        return play
+
+    return wire.encode(setup), _renamed(made, round_), begin
 
 
 def _prepare_padded(engine: Engine, round_: Round, rng: SystemRandomness) -> Prepared:
@@ -183,14 +194,18 @@ def _prepare_pads(
     sealed = padding.leader_encrypt(engine, secrets, layout.primes, layout.plan, sums)
     pads = wire.encode(padded.PadSums(round=round_.id, sender=round_.leader, roster=round_.parties, ciphertexts=sealed))
 
-    def play(keys: PublicSetup, uploads: Iterator[bytes]) -> None:
+    def begin(keys: PublicSetup) -> Play:
         aggregator = aggregator_type(engine, round_, keys, rng)
-        for data in uploads:
-            aggregator.receive(wire.decode(data, padded.PaddedCounts, sender=AGGREGATOR))
-        wire.encode(aggregator.close())
-        wire.encode(aggregator.result(wire.decode(pads, padded.PadSums, sender=round_.leader)))
 
-    return wire.encode(setup), _renamed(made, round_), play
+        def play(uploads: Iterator[bytes]) -> None:
+            for data in uploads:
+                aggregator.receive(wire.decode(data, padded.PaddedCounts, sender=AGGREGATOR))
+            wire.encode(aggregator.close())
+            wire.encode(aggregator.result(wire.decode(pads, padded.PadSums, sender=round_.leader)))
+
+        return play
+
+    return wire.encode(setup), _renamed(made, round_), begin
 
 
 def _uniform(prime: int, count: int, rng: SystemRandomness) -> Residues:
