@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fheval.cli import options
-from fheval.cli.output import check_target
+from fheval.cli.output import check_targets
 from fheval.cli.request import make_request
 from fheval.cli.rounds import count_and_run, deliver
 from fheval.counting import Counts, count_file
@@ -45,13 +45,14 @@ def evaluate(
     minimum_cohort: options.MinimumCohort = options.MINIMUM_COHORT,
     max_samples: options.MaxSamples = options.MAX_SAMPLES,
     json: options.Json = None,
+    report: options.Report = None,
     quiet: options.Quiet = False,
 ) -> None:
     """One round over one file for each party, all roles in this process.
 
     Every file is counted in one pass and bounded memory; the aggregator sees ciphertexts or padded numbers only.
     """
-    check_target(json)
+    check_targets(json, report)
     request = make_request(
         protocol=protocol,
         decision_points=decision_points,
@@ -69,4 +70,4 @@ def evaluate(
     def count(file: Path) -> Counts:
         return count_file(file, request.grid, label_column=label_column, score_column=score_column)
 
-    deliver(count_and_run(request, party, count, quiet=quiet), json=json, quiet=quiet)
+    deliver(count_and_run(request, party, count, quiet=quiet), party, json=json, report=report, quiet=quiet)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -118,6 +119,16 @@ Json = Annotated[
         "--json",
         metavar="FILE|-",
         help="Write the result as JSON to a file, or alone to standard output.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+Report = Annotated[
+    Path | None,
+    typer.Option(
+        "--report",
+        metavar="FILE.html",
+        help="Write a page for people: the result, how it came about, who saw what.",
+        show_default=False,
         rich_help_panel=_OUTPUT,
     ),
 ]

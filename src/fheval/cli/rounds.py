@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
 
 import typer
 from rich.console import Console
 
-from fheval.cli.output import STANDARD_OUTPUT, write_json
+from fheval.cli.output import STANDARD_OUTPUT, write_json, write_page
 from fheval.cli.progress import each, round_bar
 from fheval.cli.request import Request
 from fheval.cli.tables import result_panel
 from fheval.counting import Counts
 from fheval.evaluation import Result
+from fheval.report.account import account_of
 from fheval.report.wording import shown_auc
 
 Source = TypeVar("Source")
@@ -35,10 +37,15 @@ def count_and_run(
     return replace(result, seconds=seconds)
 
 
-def deliver(result: Result, *, json: str | None, quiet: bool) -> None:
-    """Write the JSON where it was asked for, and show the result to people unless standard output is the JSON's."""
+def deliver(result: Result, files: Sequence[Path], *, json: str | None, report: Path | None, quiet: bool) -> None:
+    """Write JSON and page where asked for, and show the result to people unless standard output is the JSON's.
+
+    `files` are those that the parties' data came from.
+    """
     if json is not None:
         write_json(json, result.to_dict())
+    if report is not None:
+        write_page(report, account_of(result, [file.name for file in files]))
     if json == STANDARD_OUTPUT:
         return
     if not quiet:

@@ -10,7 +10,7 @@ import typer
 from numpy.typing import NDArray
 
 from fheval.cli import options
-from fheval.cli.output import check_target
+from fheval.cli.output import check_targets
 from fheval.cli.progress import waiting
 from fheval.cli.request import make_request
 from fheval.cli.rounds import count_and_run, deliver
@@ -48,13 +48,14 @@ def simulate(
     minimum_cohort: options.MinimumCohort = options.MINIMUM_COHORT,
     max_samples: options.MaxSamples = options.MAX_SAMPLES,
     json: options.Json = None,
+    report: options.Report = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Split one data set at random among parties, then as evaluate.
 
     The parties get equally many rows, to within one.
     """
-    check_target(json)
+    check_targets(json, report)
     request = make_request(
         protocol=protocol,
         decision_points=decision_points,
@@ -75,4 +76,5 @@ def simulate(
         return Counts.from_scores(label_array[rows], score_array[rows], request.grid)
 
     shares = split_rows(len(label_array), parties, split_randomness(seed))
-    deliver(count_and_run(request, shares, count, quiet=quiet), json=json, quiet=quiet)
+    result = count_and_run(request, shares, count, quiet=quiet)
+    deliver(result, [labels, scores], json=json, report=report, quiet=quiet)

@@ -1,0 +1,117 @@
+"""What is told about an evaluation: the figure, how it came about, who saw what, its cost, and what to beware of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fheval.evaluation import Result, Row
+from fheval.report.stories import steps_in_words
+from fheval.report.wording import (
+    MOST_DECIMALS,
+    decimals,
+    duration,
+    in_words,
+    release_in_words,
+    shown_auc,
+    size,
+    verified_in_words,
+    warning,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """One role: what it saw, what it sent and how long it worked, in words."""
+
+    name: str
+    saw: str
+    sent: str = ""
+    worked: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """One number of many: what it is of, its value, its interval, and what to know about it."""
+
+    name: str
+    value: str
+    interval: str = ""
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """An evaluation in words, for a page or a terminal.
+
+    `figure` is the one number that was asked for; where there are several, `numbers` has them instead.
+    """
+
+    title: str
+    figure: str | None
+    release: str
+    facts: tuple[tuple[str, str], ...]
+    steps: tuple[str, ...]
+    roles: tuple[Role, ...]
+    caution: str | None
+    numbers: tuple[Number, ...] = ()
+
+
+def account_of(result: Result, data: Sequence[str] = ()) -> Account:
+    """Tell about a round; `data` names the files that the parties' data came from."""
+    alone = [row.metric for row in result.results] == ["auc"]
+    return Account(
+        title="AUC over all parties" if alone else "Metrics over all parties",
+        figure=shown_auc(result) if alone else None,
+        release=release_in_words(result),
+        facts=_facts(result, data),
+        steps=steps_in_words(result),
+        roles=_roles(result),
+        caution=warning(result),
+        numbers=() if alone else tuple(_number(result, row) for row in result.results),
+    )
+
+
+def _number(result: Result, row: Row) -> Number:
+    name = ", ".join(filter(None, (row.metric, row.model, row.label and f"class {row.label}", row.group)))
+    if row.value is None:
+        return Number(name, "none", remark=row.error or "")
+    digits = MOST_DECIMALS if row.precision is None else decimals(result.protocol, row.precision or "exact")
+    interval = "" if row.low is None or row.high is None else f"{row.low:.{digits}f} to {row.high:.{digits}f}"
+    significance = None if row.p_value is None else f"p = {row.p_value:.2g}"
+    return Number(name, f"{row.value:.{digits}f}", interval, "; ".join(filter(None, (significance, row.note))))
+
+
+def _facts(result: Result, data: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    facts = [
+        ("protocol", result.protocol),
+        ("aggregator", in_words(result.protocol).aggregator),
+        ("verified", verified_in_words(result)),
+        ("engine", result.engine),
+        ("parties", str(result.parties)),
+        ("decision points", str(result.decision_points)),
+    ]
+    if result.confidence is not None:
+        facts.append(("intervals", f"{result.confidence:.0%}, from resamples at the parties"))
+    if result.hiding_bits is not None:
+        facts.append(("hiding", f"the size of the denominator, behind a factor of up to 2^{result.hiding_bits}"))
+    if data:
+        facts.append(("data", ", ".join(data)))
+    return tuple(facts)
+
+
+def _roles(result: Result) -> tuple[Role, ...]:
+    words, sent, seconds = in_words(result.protocol), result.bytes, result.seconds
+    upload, leader_upload = size(sent["party_upload"]), size(sent["leader_upload"])
+    return (
+        Role("each party", "its own data, and the result", upload, duration(seconds["party"])),
+        Role("leader, one of them", "the same; it made the keys", leader_upload, duration(seconds["leader"])),
+        Role(
+            "aggregator",
+            f"{result.parties} uploads of {upload}, {words.upload} only; {leader_upload} from the leader, "
+            f"{words.leader_upload}; no key that opens any of it, no count, not even the result",
+            size(sent["result"]),
+            duration(seconds["aggregator"]),
+        ),
+        Role("opening the result", "the blinded result, which says what is released", "", duration(seconds["decrypt"])),
+    )
