@@ -1,0 +1,158 @@
+"""Known answers: what the package derives, uploads, accepts and refuses equals what a second program computed.
+
+tests/vectors/make_protocols.py made them, without the package.
+"""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fheval import errors
+from fheval.metrics.forms import Contribution, Form
+from fheval.protocols import padded, padded_verified, paper_malicious
+from fheval.protocols.padded import PaddedResult
+from fheval.protocols.paper_malicious import BlindedResults, CommonRandomness
+from fheval.protocols.round import PartySecrets, Round
+from fheval.secrets import Secret
+from protocols.rounds import CLEAR, Cast, a_round, layout_of, parameters_of
+from vectors import make_protocols
+
+VECTORS = json.loads(Path(make_protocols.__file__).with_name("protocols.json").read_text(encoding="utf-8"))
+SEED = Secret(bytes.fromhex(VECTORS["seed"]))
+PARTIES = VECTORS["parties"]
+FORM = Form.bounded(numerator=3, denominator=1, bound=2**47)
+
+
+@pytest.fixture(autouse=True)
+def _digest_of_the_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The vectors take the round's digest as given, so that they do not depend on how a round is described."""
+    monkeypatch.setattr(Round, "digest", lambda _: bytes.fromhex(VECTORS["digest"]))
+
+
+def the_round(protocol: str, **options: Any) -> Round:
+    return a_round(protocol, PARTIES, forms=[FORM], precision=None, **options)
+
+
+def secrets_for(round_: Round) -> PartySecrets:
+    keys = tuple(CLEAR.generate_keys(chosen).secret for chosen in parameters_of(round_))
+    return PartySecrets(keys=keys, seed=SEED)
+
+
+def contribution(party: str) -> Contribution:
+    return Contribution(np.array(VECTORS["left"][party]), np.array(VECTORS["right"][party]))
+
+
+def raised(case: dict[str, Any]) -> type[errors.FhevalError]:
+    found: type[errors.FhevalError] = getattr(errors, case.get("error", "VerificationFailed"))
+    return found
+
+
+def named(cases: list[dict[str, Any]]) -> list[Any]:
+    return [pytest.param(case, id=case["name"]) for case in cases]
+
+
+# paper-malicious
+
+MALICIOUS = VECTORS["paper-malicious"]
+
+
+@pytest.mark.parametrize("run", range(2))
+def test_common_randomness(run: int) -> None:
+    round_ = the_round("paper-malicious", splits=MALICIOUS["splits"])
+    expected = MALICIOUS["runs"][run]
+    found = CommonRandomness.derive(SEED, round_, run)
+    assert [found.r3, found.r4, found.r5, found.r6, found.r7, found.r8] == expected["r"]
+    assert found.split_left.tolist() == expected["split_left"]
+    assert found.order.tolist() == expected["order"]
+
+
+@pytest.mark.parametrize("run", range(2))
+@pytest.mark.parametrize("side", ["tr", "fr"])
+@pytest.mark.parametrize("party", PARTIES)
+def test_masks(run: int, side: str, party: str) -> None:
+    found = paper_malicious.party_masks(SEED, the_round("paper-malicious"), run, party, side)
+    assert found.tolist() == MALICIOUS["runs"][run][side][party]
+
+
+@pytest.mark.parametrize("case", named(MALICIOUS["answers"]))
+def test_answers_of_the_malicious_setting(case: dict[str, Any]) -> None:
+    # A public bound close to the data, so that an answer of these sizes is no noise.
+    round_ = the_round("paper-malicious", splits=MALICIOUS["splits"], max_samples=1 << 20)
+    cast = Cast(round_)
+    cast.secrets = PartySecrets(keys=cast.secrets.keys, seed=SEED)
+    holder = CLEAR.key_holder(parameters_of(round_)[0], cast.secrets.keys[0])
+    runs = tuple((holder.encrypt(np.array([x])), holder.encrypt(np.array([y]))) for x, y in case["runs"])
+    result = BlindedResults(round=round_.id, roster=round_.parties, runs=runs)
+    if "ratio" in case:
+        outcome = cast.open(result)
+        assert outcome.verified
+        assert outcome.ratio() == pytest.approx(case["ratio"], abs=paper_malicious.TOLERANCE)
+    else:
+        with pytest.raises(raised(case)) as caught:
+            cast.open(result)
+        assert type(caught.value) is raised(case)
+
+
+# padded and padded-verified
+
+VERIFIED = VECTORS["padded-verified"]
+
+
+@pytest.mark.parametrize("party", PARTIES)
+def test_padded_uploads(party: str) -> None:
+    round_ = the_round("padded")
+    assert list(layout_of(round_).primes) == VECTORS["primes"]
+    upload = padded.party_submit(round_, PartySecrets(keys=(), seed=SEED), party, [contribution(party)])
+    assert bytes(upload.values).hex() == VECTORS["padded"]["uploads"][party]
+
+
+@pytest.mark.parametrize("party", PARTIES)
+def test_verified_uploads(party: str) -> None:
+    round_ = the_round("padded-verified", runs=VERIFIED["runs"])
+    upload = padded_verified.party_submit(round_, PartySecrets(keys=(), seed=SEED), party, [contribution(party)])
+    assert bytes(upload.values).hex() == VERIFIED["uploads"][party]
+
+
+@pytest.mark.parametrize("case", named(VERIFIED["answers"]))
+def test_answers_of_exact_verification(case: dict[str, Any]) -> None:
+    round_ = the_round("padded-verified", runs=VERIFIED["runs"])
+    cast = Cast(round_)
+    cast.secrets = PartySecrets(keys=cast.secrets.keys, seed=SEED)
+    result = PaddedResult(round=round_.id, roster=round_.parties, ciphertexts=in_slots(cast, case["answers"]))
+    if "ratio" in case:
+        outcome = cast.open(result)
+        assert outcome.verified
+        assert outcome.ratio() == Fraction(*case["ratio"])
+    else:
+        with pytest.raises(raised(case)) as caught:
+            cast.open(result)
+        assert type(caught.value) is raised(case)
+
+
+def in_slots(cast: Cast, answers: list[list[int]]) -> tuple[tuple[bytes], ...]:
+    """Ciphertexts whose groups add up to these answers: each in its group's last slot."""
+    plan = layout_of(cast.round).plan
+    ciphertexts = []
+    for chosen, key, answer in zip(parameters_of(cast.round), cast.secrets.keys, answers, strict=True):
+        slots = np.zeros(len(plan.source), dtype=np.uint64)
+        slots[np.array(plan.ends) - 1] = answer
+        ciphertexts.append((CLEAR.key_holder(chosen, key).encrypt(slots),))
+    return tuple(ciphertexts)
+
+
+def test_whole_rounds_under_the_vectors_seed_give_the_vectors_ratio() -> None:
+    for protocol in ("padded", "padded-verified"):
+        cast = Cast(the_round(protocol))
+        cast.secrets = PartySecrets(keys=cast.secrets.keys, seed=SEED)
+        result = cast.answer(cast.served({party: [contribution(party)] for party in PARTIES}))
+        assert cast.open(result).ratio() == Fraction(VECTORS["num"], VECTORS["den"])
+
+
+def test_the_program_still_makes_these_vectors() -> None:
+    assert json.loads(json.dumps(make_protocols.vectors())) == VECTORS

@@ -1,0 +1,269 @@
+"""Writes protocols.json: what parties derive and upload, answers that must be accepted, and answers that must not.
+
+Everything is computed in Python integers and floats, from the specification and without the package; only the streams
+come from make_derive.py beside it. Run, in the folder tests: python -m vectors.make_protocols
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from vectors.make_derive import Label, encoded, hkdf, key_stream
+
+SEED = bytes(range(100, 132))
+DIGEST = bytes(range(32))
+PARTIES = ["north", "east", "west"]
+PRIMES = [70368743669761, 70368743587841, 70368743489537]
+
+# N = 4 decision points: T^1 … T^3, P on the left; F^1 … F^3, 2Q on the right.
+LEFT = {"north": [3, 7, 9, 5], "east": [0, 0, 0, 0], "west": [2, 10, 20, 12]}
+RIGHT = {"north": [1, 0, 2, 6], "east": [4, 4, 1, 18], "west": [0, 1, 1, 4]}
+TERMS = 4
+SPLITS = 3
+RUNS = 3
+
+
+class Stream:
+    """The key stream of one usage and list of labels, from its beginning."""
+
+    def __init__(self, usage: str, *labels: Label) -> None:
+        self._key = hkdf(SEED, b"fheval/1" + b"".join(encoded(label) for label in (usage, *labels)))
+        self._used = 0
+
+    def draw(self, count: int) -> bytes:
+        data = key_stream(self._key, self._used + count)[self._used :]
+        self._used += count
+        return data
+
+    def below(self, bound: int) -> int:
+        """As many whole bytes as the bound needs, the surplus bits cleared, drawn again until below it."""
+        bits = (bound - 1).bit_length()
+        while True:
+            value = int.from_bytes(self.draw((bits + 7) // 8), "little") & ((1 << bits) - 1)
+            if value < bound:
+                return value
+
+    def words(self, count: int) -> list[int]:
+        data = self.draw(8 * count)
+        return [int.from_bytes(data[8 * index : 8 * index + 8], "little") for index in range(count)]
+
+    def residues(self, modulus: int, count: int) -> list[int]:
+        """Words with the surplus bits cleared, those that are too large thrown away, until there are enough."""
+        mask = (1 << (modulus - 1).bit_length()) - 1
+        kept: list[int] = []
+        while len(kept) < count:
+            kept += [word & mask for word in self.words(count - len(kept)) if word & mask < modulus]
+        return kept
+
+    def log_uniform(self, low: int, high: int) -> float:
+        """An exponent, then mantissas until one is kept, each with the probability 1/mantissa."""
+        exponent = low + self.below(high - low)
+        while True:
+            mantissa = (1 << 52) + self.below(1 << 52)
+            if self.below(mantissa) < 1 << 52:
+                return math.ldexp(mantissa, exponent - 52)
+
+
+# paper-malicious
+
+
+def common(run: int) -> dict[str, Any]:
+    """r_3 … r_8, the bits b and the permutation π of one run."""
+    stream = Stream("paper-malicious/common", DIGEST, run)
+    r = [stream.log_uniform(-2, 2) for _ in range(6)]
+    data = stream.draw((TERMS + 7) // 8)
+    b = [bool(data[index // 8] >> (7 - index % 8) & 1) for index in range(TERMS)]
+    keys = stream.words(TERMS * SPLITS)
+    return {"r": r, "split_left": b, "order": sorted(range(len(keys)), key=keys.__getitem__)}
+
+
+def masks(run: int, side: str) -> dict[str, list[int]]:
+    """Integers in ±2^16 for all but the last party, whose masks make the sum zero; one more than there are terms."""
+    drawn = {}
+    for party in PARTIES[:-1]:
+        words = Stream("paper-malicious/mask", DIGEST, run, side, party).words(TERMS + 1)
+        drawn[party] = [round(((word >> 11) * 2.0**-52 - 1) * 2**16) for word in words]
+    drawn[PARTIES[-1]] = [-sum(column) for column in zip(*drawn.values(), strict=True)]
+    return drawn
+
+
+def sums() -> tuple[int, int]:
+    """num and den over all parties."""
+    left = [sum(LEFT[party][index] for party in PARTIES) for index in range(TERMS)]
+    right = [sum(RIGHT[party][index] for party in PARTIES) for index in range(TERMS)]
+    products = [x * y for x, y in zip(left, right, strict=True)]
+    return sum(products[:-1]), products[-1]
+
+
+def blinded(run: int, num: float, den: float, c: float) -> list[float]:
+    """X = c·(r_0·num + r_1·den) and Y = c·r_2·den."""
+    r3, r4, r5, r6, r7, r8 = common(run)["r"]
+    return [c * (r3 * r4 * num + r5 * r6 * den), c * r7 * r8 * den]
+
+
+def answers_on_floats() -> Iterator[dict[str, Any]]:
+    num, den = sums()
+    honest = [blinded(0, num, den, 1.5), blinded(1, num, den, 40.0)]
+    shift = den * 4e-6
+    yield {"name": "honest", "runs": honest, "ratio": num / den}
+    yield {"name": "below five decimals", "runs": [honest[0], blinded(1, num + shift, den, 40.0)], "ratio": num / den}
+    shift = den * 6e-6
+    yield {"name": "five decimals apart", "runs": [honest[0], blinded(1, num + shift, den, 40.0)]}
+    yield {"name": "one run tampered with", "runs": [honest[0], [honest[1][0] * 1.01, honest[1][1]]]}
+    yield {"name": "both runs scaled alike", "runs": [[x * 1.01, y] for x, y in honest]}
+    yield {"name": "first answer given twice", "runs": [honest[0], honest[0]]}
+    yield {"name": "runs swapped", "runs": honest[::-1]}
+    yield {"name": "num and den swapped", "runs": [[y, x] for x, y in honest]}
+    yield {"name": "constants", "runs": [[1e6, 1e6], [1e6, 1e6]]}
+    yield {"name": "no denominator", "runs": [[honest[0][0] * 1e6, 0.0], [honest[1][0] * 1e6, 0.0]]}
+    yield {"name": "above one", "runs": [blinded(0, 2 * den, den, 1e6), blinded(1, 2 * den, den, 1e6)]}
+    yield {"name": "below zero", "runs": [blinded(0, -den, den, 1e6), blinded(1, -den, den, 1e6)]}
+    yield {"name": "nothing", "runs": [[0.0, 0.0], [0.0, 0.0]], "error": "UndefinedMetric"}
+
+
+# padded and padded-verified
+
+
+def packed(values: list[int]) -> str:
+    """Six bytes each, filled up to whole words."""
+    data = b"".join(value.to_bytes(6, "little") for value in values)
+    return (data + bytes(-len(data) % 8)).hex()
+
+
+def padded_upload(party: str) -> str:
+    values = []
+    for prime in PRIMES:
+        pad = Stream("padded/pad", DIGEST, party, prime).residues(prime, 2 * TERMS)
+        values += [(x + y) % prime for x, y in zip(LEFT[party] + RIGHT[party], pad, strict=True)]
+    return packed(values)
+
+
+class Maps:
+    """r_3 … r_8, and u, w for the numerator's side and the denominator's, of one run over one prime."""
+
+    def __init__(self, run: int, prime: int) -> None:
+        stream = Stream("padded-verified/maps", DIGEST, run, prime, 0)
+        self.prime = prime
+        self.r = [1 + stream.below(prime - 1) for _ in range(6)]
+        self.pairs = [self._pair(stream, length) for length in (TERMS, 1)]
+
+    def _pair(self, stream: Stream, length: int) -> tuple[list[int], list[int]]:
+        while True:
+            u, w = stream.residues(self.prime, length), stream.residues(self.prime, length)
+            if (1 + dot(u, w)) % self.prime:
+                return u, w
+
+    def hidden(self, left: list[int], right: list[int]) -> tuple[list[int], list[int]]:
+        """(T̂, D_T) and (F̂, D_F)."""
+        r3, r4, r5, r6, r7, r8 = self.r
+        t = [r3 * x for x in left[:-1]] + [r5 * left[-1]]
+        f = [r4 * x for x in right[:-1]] + [r6 * right[-1]]
+        t_hat, f_hat = self._mixed(t, f, *self.pairs[0])
+        d_t, d_f = self._mixed([r7 * left[-1]], [r8 * right[-1]], *self.pairs[1])
+        return t_hat + d_t, f_hat + d_f
+
+    def _mixed(self, t: list[int], f: list[int], u: list[int], w: list[int]) -> tuple[list[int], list[int]]:
+        along, across = dot(w, t), dot(u, f) * pow(1 + dot(u, w), -1, self.prime)
+        t_hat = [(x + y * along) % self.prime for x, y in zip(t, u, strict=True)]
+        f_hat = [(x - y * across) % self.prime for x, y in zip(f, w, strict=True)]
+        return t_hat, f_hat
+
+    def answer(self, num: int, den: int, c: int) -> list[int]:
+        """X = c·(r_3r_4·num + r_5r_6·den) and Y = c·r_7r_8·den."""
+        r3, r4, r5, r6, r7, r8 = self.r
+        return [c * (r3 * r4 * num + r5 * r6 * den) % self.prime, c * r7 * r8 * den % self.prime]
+
+
+def dot(a: list[int], b: list[int]) -> int:
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def verified_upload(party: str) -> str:
+    values = []
+    for prime in PRIMES:
+        lefts: list[int] = []
+        rights: list[int] = []
+        for run in range(RUNS):
+            left, right = Maps(run, prime).hidden(LEFT[party], RIGHT[party])
+            lefts += left
+            rights += right
+        pad = Stream("padded/pad", DIGEST, party, prime).residues(prime, 2 * RUNS * (TERMS + 1))
+        values += [(x + y) % prime for x, y in zip(lefts + rights, pad, strict=True)]
+    return packed(values)
+
+
+def answers_in_fields() -> Iterator[dict[str, Any]]:
+    num, den = sums()
+
+    def answers(n: int, d: int) -> list[list[int]]:
+        return [
+            [value for run in range(RUNS) for value in Maps(run, prime).answer(n, d, 1 + 5 * run + prime % 97)]
+            for prime in PRIMES
+        ]
+
+    def altered(prime: int, place: int, change: int) -> list[list[int]]:
+        changed = [[*each] for each in answers(num, den)]
+        changed[prime][place] = (changed[prime][place] + change) % PRIMES[prime]
+        return changed
+
+    def permuted(order: list[int]) -> list[list[int]]:
+        return [[each[index] for index in order] for each in answers(num, den)]
+
+    yield {"name": "honest", "answers": answers(num, den), "ratio": written(Fraction(num, den))}
+    yield {"name": "nothing scored right", "answers": answers(0, den), "ratio": written(Fraction(0))}
+    yield {"name": "everything scored right", "answers": answers(den, den), "ratio": written(Fraction(1))}
+    yield {"name": "X of one run and prime plus one", "answers": altered(0, 0, 1)}
+    yield {"name": "Y of the last run and prime minus one", "answers": altered(2, 5, -1)}
+    yield {"name": "X of all runs twice as large", "answers": [
+        [2 * value % prime if index % 2 == 0 else value for index, value in enumerate(each)]
+        for each, prime in zip(answers(num, den), PRIMES, strict=True)
+    ]}  # fmt: skip
+    yield {"name": "first run's answer given for all", "answers": permuted([0, 1] * RUNS)}
+    yield {"name": "runs swapped", "answers": permuted([2, 3, 0, 1, 4, 5])}
+    yield {"name": "X and Y swapped", "answers": permuted([1, 0, 3, 2, 5, 4])}
+    yield {"name": "constants", "answers": [[7] * (2 * RUNS) for _ in PRIMES]}
+    yield {"name": "no denominator", "answers": [[7, 0] * RUNS for _ in PRIMES]}
+    yield {"name": "one run without denominator", "answers": [[*each[:5], 0] for each in answers(num, den)]}
+    yield {"name": "above one in all runs", "answers": answers(den + 1, den)}
+    yield {"name": "below zero in all runs", "answers": answers(-1, den)}
+    yield {"name": "primes that tell different ratios", "answers": [answers(num, den)[0], *answers(num + 1, den)[1:]]}
+    yield {"name": "nothing", "answers": [[0] * (2 * RUNS) for _ in PRIMES], "error": "UndefinedMetric"}
+
+
+def written(ratio: Fraction) -> list[int]:
+    return [ratio.numerator, ratio.denominator]
+
+
+def vectors() -> dict[str, Any]:
+    """All of them; an answer without a ratio must fail, by default in the verification."""
+    num, den = sums()
+    return {
+        "seed": SEED.hex(),
+        "digest": DIGEST.hex(),
+        "parties": PARTIES,
+        "primes": PRIMES,
+        "left": LEFT,
+        "right": RIGHT,
+        "num": num,
+        "den": den,
+        "paper-malicious": {
+            "splits": SPLITS,
+            "runs": [common(run) | {side: masks(run, side) for side in ("tr", "fr")} for run in range(2)],
+            "answers": list(answers_on_floats()),
+        },
+        "padded": {"uploads": {party: padded_upload(party) for party in PARTIES}},
+        "padded-verified": {
+            "runs": RUNS,
+            "uploads": {party: verified_upload(party) for party in PARTIES},
+            "answers": list(answers_in_fields()),
+        },
+    }
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("protocols.json").write_text(json.dumps(vectors(), indent=1) + "\n", encoding="utf-8")
