@@ -1,0 +1,166 @@
+"""What passes between an aggregator and a vault: one request and one reply for each stage of a round.
+
+The aggregator's requests carry no signature, because nobody trusts it; a vault checks what they say against the
+policy, its own ledger and other members' signatures. A reply is either a `Reply`, signed by its member for the round,
+the key epoch, the stage, the roster and the content, or `REFUSAL`, which is the same bytes whatever the reason.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from hashlib import sha256
+
+from fheval.protocols.round import PublicSetup, Round
+from fheval.wire import Blob, Message, encode
+
+
+class Stage(str, Enum):
+    """What a vault can be asked; all but `hello` once for each round."""
+
+    HELLO = "hello"
+    SETUP = "setup"
+    SUBMIT = "submit"
+    PADS = "pads"
+    RESULT = "result"
+    BROADCAST = "broadcast"
+
+
+class Request(Message, frozen=True, kw_only=True):
+    """Aggregator to vault: the stage, and the message of that stage as bytes."""
+
+    stage: Stage
+    body: Blob
+
+
+class Epoch(Message, frozen=True, kw_only=True):
+    """One set of keys: named after the round that it was made for, made by that round's leader."""
+
+    id: str
+    leader: str
+
+
+class Claim(Message, frozen=True, kw_only=True):
+    """Aggregator to leader: this party's upload arrived; its digest, and the signature in the party's reply."""
+
+    party: str
+    digest: bytes
+    signature: bytes
+
+
+# Requests, one type for each stage
+
+
+class Hello(Message, frozen=True, kw_only=True):
+    """Who are you? Changes nothing, may be asked at any time. The challenge has 16 to 64 bytes."""
+
+    challenge: bytes
+
+
+class SetUp(Message, frozen=True, kw_only=True):
+    """To the leader: make the keys for this round, and seal them for its parties."""
+
+    round: Round
+
+
+class Submit(Message, frozen=True, kw_only=True):
+    """To every party: send your upload. `bundle` is the party's own and `box` everybody's, both from the set-up."""
+
+    round: Round
+    epoch: Epoch
+    bundle: bytes
+    box: Blob
+
+
+class Pads(Message, frozen=True, kw_only=True):
+    """To the leader of a padded round: these uploads arrived, send the sum of their pads."""
+
+    round: str
+    claims: tuple[Claim, ...]
+
+
+class Result(Message, frozen=True, kw_only=True):
+    """The aggregator's answer, as the protocol's own message: to the leader of a padded round, or to every party.
+
+    `claims` says whose uploads it covers, where the leader has not been told before: in the paper's protocols.
+    """
+
+    round: str
+    answer: Blob
+    claims: tuple[Claim, ...] = ()
+
+
+class Broadcast(Message, frozen=True, kw_only=True):
+    """To every party of a padded round: the leader's reply to `result`, as it came."""
+
+    round: str
+    verdict: bytes
+
+
+# Replies
+
+
+class Reply(Message, frozen=True, kw_only=True):
+    """Vault to aggregator: the content of one stage, signed by the member. `round` is the challenge for `hello`."""
+
+    stage: Stage
+    round: str
+    sender: str
+    body: Blob
+    signature: bytes
+
+
+class Greeting(Message, frozen=True, kw_only=True):
+    """Answers `hello`: which member this is, under which policy, and which engines it can load."""
+
+    member: str
+    consortium: str
+    policy_version: int
+    engines: tuple[str, ...]
+
+
+class KeySetUp(Message, frozen=True, kw_only=True):
+    """Answers `setup`: public keys, the parties' secrets in a box, and the box's key sealed for each party."""
+
+    public: PublicSetup
+    box: Blob
+    bundles: dict[str, bytes]
+
+
+class SealedVerdict(Message, frozen=True, kw_only=True):
+    """Answers `result` in a padded round: what the leader found, as long for a result as for none."""
+
+    round: str
+    nonce: bytes
+    sealed: bytes
+
+
+class Receipt(Message, frozen=True, kw_only=True):
+    """Answers `broadcast`, and `result` in a paper protocol: seen. It does not say whether it was accepted."""
+
+    round: str
+
+
+class Refusal(Message, frozen=True, kw_only=True):
+    """Answers what is refused. The reason stays in the vault's log."""
+
+
+REFUSAL = encode(Refusal())
+
+REQUESTS: dict[Stage, type[Message]] = {
+    Stage.HELLO: Hello,
+    Stage.SETUP: SetUp,
+    Stage.SUBMIT: Submit,
+    Stage.PADS: Pads,
+    Stage.RESULT: Result,
+    Stage.BROADCAST: Broadcast,
+}
+
+
+def request(stage: Stage, body: Message) -> bytes:
+    """A request as it travels."""
+    return encode(Request(stage=stage, body=encode(body)))
+
+
+def binding(round_: Round, epoch: Epoch) -> str:
+    """What signatures bind a message to: every word of the round's description, and the keys it runs under."""
+    return sha256(b"fheval/1 vault round\0" + round_.digest() + encode(epoch)).hexdigest()
