@@ -16,8 +16,17 @@ import numpy as np
 import numpy.typing as npt
 
 from fheval.counting import Counts
+from fheval.errors import ConfigError
 
 IntegerVector = npt.NDArray[np.int64]
+
+
+# Far more than any release has primes for.
+MOST_SCALE_BITS = 1024
+
+
+class FormError(ConfigError, ValueError):
+    """A form that cannot be; also a `ValueError`, so that msgspec refuses a message that carries one."""
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
@@ -32,6 +41,10 @@ class Form(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_un
     magnitude: int
     proper: bool = True
     scale_bits: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.numerator, self.denominator, self.magnitude) < 1 or not 0 <= self.scale_bits <= MOST_SCALE_BITS:
+            raise FormError("A ratio form has no products or no bound. Ask the sender for the round again.")
 
     @classmethod
     def bounded(cls, *, numerator: int, denominator: int, bound: int, proper: bool = True) -> Form:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +36,8 @@ _LIMBS = 3
 
 # Uploads are added in blocks that stay in the cache; the memory in use does not depend on the number of parties.
 _BLOCK = 64
+_BLOCK_BYTES = 1 << 20
+_MOST_RECENT = (1 << 16) - _BLOCK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +83,9 @@ class SlotPlan:
         return np.repeat(np.asarray(per_group, dtype=np.uint64), self.lengths)
 
     def sums(self, slots: Residues, modulus: int) -> list[int]:
-        """Add the slots of each group."""
-        bounds = [0, *self.ends]
-        return [field.total(slots[start:stop], modulus) for start, stop in pairwise(bounds)]
+        """Add the slots of each group; 2^13 residues of 46 bits do not overflow."""
+        totals: list[int] = (np.add.reduceat(slots, [0, *self.ends[:-1]]) % np.uint64(modulus)).tolist()
+        return totals
 
 
 def parameter_sets(primes: Sequence[int]) -> list[Parameters]:
@@ -128,7 +129,11 @@ class UploadSum:
     def __init__(self, values: int) -> None:
         self._values = values
         self._bytes = packed_size(values)
+        self._block = max(1, min(_BLOCK, _BLOCK_BYTES // self._bytes))
         self._waiting: list[bytes] = []
+        # Thirty-two bits hold the sum of 2^16 limbs and are added twice as fast as sixty-four.
+        self._recent = np.zeros(self._bytes // 2, dtype=np.uint32)
+        self._recent_uploads = 0
         self._limbs = np.zeros(self._bytes // 2, dtype=np.uint64)
 
     def add(self, upload: bytes, sender: str) -> None:
@@ -140,18 +145,29 @@ class UploadSum:
                 culprit=sender,
             )
         self._waiting.append(upload)
-        if len(self._waiting) == _BLOCK:
+        if len(self._waiting) == self._block:
             self._flush()
 
     def _flush(self) -> None:
-        block = np.frombuffer(b"".join(self._waiting), dtype="<u2").reshape(-1, len(self._limbs))
-        # Thirty-two bits hold the sum of a block and are added twice as fast as sixty-four.
-        self._limbs += np.add.reduce(block, axis=0, dtype=np.uint32)
+        if len(self._waiting) == 1:
+            self._recent += np.frombuffer(self._waiting[0], dtype="<u2")
+        else:
+            block = np.frombuffer(b"".join(self._waiting), dtype="<u2").reshape(-1, len(self._limbs))
+            self._recent += np.add.reduce(block, axis=0, dtype=np.uint32)
+        self._recent_uploads += len(self._waiting)
         self._waiting.clear()
+        if self._recent_uploads > _MOST_RECENT:
+            self._settle()
+
+    def _settle(self) -> None:
+        self._limbs += self._recent
+        self._recent[:] = 0
+        self._recent_uploads = 0
 
     def totals(self, primes: Sequence[int]) -> list[Residues]:
         """Y mod t for each prime; the upload holds the same number of values for each."""
         self._flush()
+        self._settle()
         limbs = self._limbs[: self._values * _LIMBS].reshape(len(primes), -1, _LIMBS)
         return [_joined(part, prime) for part, prime in zip(limbs, primes, strict=True)]
 
@@ -232,9 +248,10 @@ class LinearCircuit:
     def masks(self, offsets: Sequence[int], rng: Randomness) -> Residues:
         """A uniform vector over the slots among those whose groups add up to `offsets`."""
         vector = residues(rng, self.prime, len(self.plan.source))
+        last = np.array(self.plan.ends) - 1
         sums = self.plan.sums(vector, self.prime)
-        for end, wanted, found in zip(self.plan.ends, offsets, sums, strict=True):
-            vector[end - 1] = (int(vector[end - 1]) + wanted - found) % self.prime
+        missing = [(wanted - found) % self.prime for wanted, found in zip(offsets, sums, strict=True)]
+        vector[last] = field.add(vector[last], np.array(missing, dtype=np.uint64), self.prime)
         return vector
 
     def sheet(self, pads: PadCiphertexts, factors: Sequence[Residues], known: Residues, rng: Randomness) -> bytes:
