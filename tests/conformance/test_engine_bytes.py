@@ -185,7 +185,7 @@ def other_parameters() -> list[Parameters]:
 def test_other_parameters_are_refused(roles: Roles) -> None:
     for reader, (data, _) in readers(roles).items():
         for parameters in other_parameters():
-            if parameters.fingerprint == roles.parameters.fingerprint:
+            if parameters == replace(roles.parameters, rotations=()):
                 continue
             with pytest.raises(EngineError, match="other parameters"):
                 container.unpack(KINDS[reader], roles.engine.name, parameters, None, data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -56,10 +57,15 @@ def test_two_rounds_in_two_threads(rounds: tuple[Roles, Roles]) -> None:
             found[index].append(first(roles, roles.evaluator.slot_sum(roles.evaluator.multiply(x, x), 2)))
 
     threads = [threading.Thread(target=play, args=(index,)) for index in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    patience = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(patience)
     assert found == [[8] * 3, [18] * 3]
 
 
@@ -186,6 +192,24 @@ def test_keys_that_others_left_behind_are_not_used(
     openfhe.CryptoContext.InsertEvalMultKey(roles.evaluator._relinearisation, tag)  # type: ignore[attr-defined]
     with pytest.raises(EngineError):
         poor.multiply(x, x)
+
+
+def test_another_thread_waits_while_keys_are_in_the_maps(
+    rounds: tuple[Roles, Roles], key_maps: Callable[[], list[Any]]
+) -> None:
+    ours, theirs = rounds
+    x = theirs.loaded(ONES * 3)
+    found: list[int] = []
+    thread = threading.Thread(target=lambda: found.append(first(theirs, theirs.evaluator.multiply(x, x))))
+    with ours.evaluator._keys_in_place():  # type: ignore[attr-defined]
+        before = key_maps()
+        thread.start()
+        thread.join(timeout=0.3)
+        assert thread.is_alive()
+        assert key_maps() == before != []
+    thread.join()
+    assert found == [9]
+    assert key_maps() == []
 
 
 def test_a_set_without_products_makes_no_product_keys(linear: Roles, bfv: Roles) -> None:

@@ -68,15 +68,22 @@ def test_negate_total_and_dot(case: tuple[int, list[list[int]]]) -> None:
     assert field.dot(words(left), words(right), modulus) == expected
 
 
-@pytest.mark.parametrize("modulus", MODULI)
-def test_multiply_next_to_every_multiple_of_the_modulus(modulus: int) -> None:
-    """Quotients that are nearly integers, where an estimate in doubles is most easily off by one."""
+def prime_from(number: int) -> int:
+    return next(candidate for candidate in range(number, 2 * number) if field.is_prime(candidate))
+
+
+# The estimate of a quotient can be too low only for moduli that are not just below a power of two.
+BETWEEN_POWERS = [prime_from(int(fraction * 2**bits)) for fraction in (0.55, 0.75, 0.9) for bits in (30, 46, 50)]
+
+
+@pytest.mark.parametrize("modulus", [3, 17, 2**32 - 5, *plain_moduli(2), 2**50 - 27, *BETWEEN_POWERS])
+def test_multiply_where_the_quotient_is_next_to_an_integer(modulus: int) -> None:
+    """Products that are small modulo a prime, positive or negative: there an estimate in doubles is off by one."""
     draw = np.random.default_rng(modulus)
-    left = [int(draw.integers(1, modulus)) if modulus > 1 else 0 for _ in range(200)]
-    right = [(modulus * int(draw.integers(1, modulus)) // a + d) % modulus for a in left if a for d in (-1, 0, 1)]
-    repeated = [a for a in left if a for _ in range(3)]
-    expected = [a * b % modulus for a, b in zip(repeated, right, strict=True)]
-    assert field.multiply(words(repeated), words(right), modulus).tolist() == expected
+    left = [int(a) for a in draw.integers(modulus - min(modulus - 1, 2**48), modulus, 500)]
+    remainders = [int(r) % modulus for r in draw.integers(-(2**20), 2**20, 500)]
+    right = [r * pow(a, -1, modulus) % modulus for a, r in zip(left, remainders, strict=True)]
+    assert field.multiply(words(left), words(right), modulus).tolist() == remainders
 
 
 def test_multiply_leaves_its_operands_alone() -> None:
