@@ -16,6 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from fheval.counting.chunks import Place, numeric_array
 from fheval.errors import InputError
 
+# Text or numbers; None and NaN stand for a missing name.
+Names = ArrayLike | Sequence[object]
+
 # The name of the only model where models are not told apart.
 UNNAMED = ""
 
@@ -49,8 +52,8 @@ class Table:
         labels: ArrayLike,
         scores: ArrayLike | Mapping[str, ArrayLike],
         *,
-        groups: ArrayLike | None = None,
-        clusters: ArrayLike | None = None,
+        groups: Names | None = None,
+        clusters: Names | None = None,
         source: str | None = None,
     ) -> Table:
         """Take arrays of one length; `source` stands for a file's name in messages.
@@ -128,7 +131,7 @@ def _score_columns(values: ArrayLike, source: str | None, name: str) -> tuple[Co
     )
 
 
-def _names(values: ArrayLike, source: str | None, name: str) -> NDArray[np.str_]:
+def _names(values: Names, source: str | None, name: str) -> NDArray[np.str_]:
     """Groups and clusters as text; what is missing (None, NaN) becomes empty."""
     array = np.asarray(values, dtype=object)
     if array.ndim != 1:

@@ -1,0 +1,55 @@
+"""Percentile intervals and p-values from resamples."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fheval import ConfigError
+from fheval.metrics.intervals import Estimate, average, require_enough
+
+
+def estimate(value: float, replicates: list[float], width: float = 0.0) -> Estimate:
+    return Estimate(value, np.array(replicates), width)
+
+
+def test_the_interval_is_the_middle_of_the_resamples() -> None:
+    low, high = estimate(0.5, [i / 100 for i in range(101)]).interval(0.9)
+    assert (low, high) == pytest.approx((0.05, 0.95))
+
+
+def test_undefined_resamples_are_left_out_and_counted() -> None:
+    found = estimate(0.5, [0.1, np.nan, 0.3, np.nan])
+    assert found.lost == 2
+    assert found.interval(0.5) == pytest.approx((0.15, 0.25))
+
+
+@pytest.mark.parametrize(
+    ("replicates", "expected"),
+    [
+        ([1.0] * 99, 2 / 100),
+        ([-1.0] * 99, 2 / 100),
+        ([1.0] * 97 + [-1.0] * 2, 6 / 100),
+        ([1.0] * 50 + [-1.0] * 49, 1.0),
+        ([0.0] * 99, 1.0),
+    ],
+)
+def test_the_p_value_is_twice_the_smaller_tail(replicates: list[float], expected: float) -> None:
+    assert estimate(0.1, replicates).p_value() == pytest.approx(expected)
+
+
+def test_differences_and_means_go_resample_by_resample() -> None:
+    first, second = estimate(0.7, [0.6, 0.8], 1e-4), estimate(0.5, [0.5, 0.4], 1e-4)
+    difference = first - second
+    assert difference.replicates.tolist() == pytest.approx([0.1, 0.4])
+    assert (difference.value, difference.width) == pytest.approx((0.2, 2e-4))
+    mean = average([first, second])
+    assert mean.replicates.tolist() == pytest.approx([0.55, 0.6])
+    assert (mean.value, mean.width) == pytest.approx((0.6, 1e-4))
+    assert not average([first, estimate(np.nan, [np.nan, 0.1])]).defined
+
+
+def test_an_interval_needs_resamples_beyond_its_ends() -> None:
+    require_enough(0.95, 40)
+    with pytest.raises(ConfigError, match="39 resamples do not carry an interval"):
+        require_enough(0.95, 39)
