@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from fheval.errors import RemoteProtocolError
+from fheval.errors import ConfigError, RemoteProtocolError
 
 MAGIC = b"FHEV"
 VERSION = 1
@@ -78,8 +78,8 @@ def decode(data: bytes, expected: type[M], *, sender: str, limit: int = DEFAULT_
         decoder = _DECODERS[expected] = msgspec.msgpack.Decoder(expected)
     try:
         return decoder.decode(memoryview(data)[len(HEADER) :])
-    # Text that is not UTF-8 comes as an error of Python's own.
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    # Text that is not UTF-8 comes as an error of Python's own, and fields that a type refuses as the type's.
+    except (msgspec.DecodeError, UnicodeDecodeError, ConfigError) as error:
         raise RemoteProtocolError(
             f"A malformed {expected.__name__} arrived from {sender} ({error}). The round was aborted.",
             step=expected.__name__,

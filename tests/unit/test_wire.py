@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fheval import wire
-from fheval.errors import RemoteProtocolError
+from fheval.errors import ConfigError, RemoteProtocolError
 from fheval.wire import HEADER, MAGIC, VERSION, Message, decode, encode
 
 
@@ -31,6 +31,20 @@ class Later(Message, frozen=True):
     round: bytes
     count: int
     more: str = ""
+
+
+class Grade(Message, frozen=True):
+    """A message whose type refuses some of its values."""
+
+    mark: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.mark <= 6:
+            raise ConfigError("There is no such mark. Give one from 1 to 6.")
+
+
+class Graded(Message, frozen=True):
+    grade: Grade
 
 
 class Envelope(Message, frozen=True):
@@ -197,6 +211,12 @@ def test_flipped_bits_give_another_message_or_an_error(data: st.DataObject) -> N
 def test_text_that_is_not_utf_8() -> None:
     refused(HEADER + b"\x94\xa5Share\xc4\x01r\xa2\xff\xfe\x90")
     refused(HEADER + b"\x94\xa5\xd3hare\xc4\x01r\xa1n\x90")
+
+
+def test_fields_that_the_type_itself_refuses() -> None:
+    assert decode(packed("Grade", 6), Grade, sender="north") == Grade(mark=6)
+    assert "no such mark" in str(refused(packed("Grade", 7), Grade))
+    assert "no such mark" in str(refused(packed("Graded", ["Grade", 7]), Graded))
 
 
 # Printing
