@@ -1,22 +1,30 @@
-"""Private evaluation of models across organisations: the pooled ROC AUC without pooling the data."""
+"""Private evaluation of models across organisations: the pooled ROC AUC without pooling the data.
 
-from fheval.counting import Counts, Grid, Table
-from fheval.errors import (
-    CapacityError,
-    CohortTooSmall,
-    ConfigError,
-    EngineError,
-    FhevalError,
-    InputError,
-    LocalProtocolError,
-    PrecisionError,
-    RemoteProtocolError,
-    TransportError,
-    UndefinedMetric,
-    VerificationFailed,
-)
-from fheval.evaluation import Result, Row, evaluate
+Names are imported when they are first used, so that `fheval --help` need not wait for numpy and Polars.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from fheval.version import __version__
+
+if TYPE_CHECKING:
+    from fheval.counting import Counts, Grid, Table
+    from fheval.errors import (
+        CapacityError,
+        CohortTooSmall,
+        ConfigError,
+        EngineError,
+        FhevalError,
+        InputError,
+        LocalProtocolError,
+        PrecisionError,
+        RemoteProtocolError,
+        TransportError,
+        UndefinedMetric,
+        VerificationFailed,
+    )
+    from fheval.evaluation import Result, Row, evaluate
 
 __all__ = [
     "CapacityError",
@@ -39,3 +47,23 @@ __all__ = [
     "__version__",
     "evaluate",
 ]
+
+# Where a name comes from; the errors are all of fheval.errors.
+_HOMES = {
+    "Counts": "fheval.counting",
+    "Grid": "fheval.counting",
+    "Table": "fheval.counting",
+    "Result": "fheval.evaluation",
+    "Row": "fheval.evaluation",
+    "evaluate": "fheval.evaluation",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, "fheval.errors")), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
