@@ -46,8 +46,8 @@ def test_a_seed_repeats_the_split(fheval: Session, pair: list[str], monkeypatch:
     sizes: list[list[int]] = []
 
     def positives(*arguments: str) -> list[int]:
-        def note(request: object, shares: list[np.ndarray], *_: object, **__: object) -> object:
-            sizes.append([int(_arrays()[0][share].sum()) for share in shares])
+        def note(request: object, shares: list[tuple[np.ndarray, np.ndarray]], *_: object, **__: object) -> object:
+            sizes.append([int(labels.sum()) for labels, _ in shares])
             raise KeyboardInterrupt
 
         monkeypatch.setattr("fheval.cli.simulate.count_and_run", note)

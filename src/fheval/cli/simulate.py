@@ -10,21 +10,25 @@ import typer
 from numpy.typing import NDArray
 
 from fheval.cli import options
+from fheval.cli.baselines import check_options, deliver_baseline, run_baseline
 from fheval.cli.output import check_targets
 from fheval.cli.progress import waiting
-from fheval.cli.request import make_request
+from fheval.cli.request import chosen_grid, make_request
 from fheval.cli.rounds import count_and_run, deliver
-from fheval.counting import Counts, read_pair
+from fheval.counting import Counts, Grid, read_pair
 from fheval.experiments.splitting import split_randomness, split_rows
 
 app = typer.Typer()
+
+Share = tuple[NDArray[np.uint8], NDArray[np.float64]]
 
 
 @app.command(
     epilog="Examples:\n\n"
     "fheval simulate --labels labels.txt --scores scores.txt --parties 15\n\n"
     "fheval simulate --labels y.npy --scores s.npy --parties 15 --protocol paper-semi-honest --precision exact "
-    "--decision-points 100 --seed 1 --json -"
+    "--decision-points 100 --seed 1 --json -\n\n"
+    "fheval simulate --labels y.npy --scores s.npy --parties 15 --protocol dpauc --epsilon 8 --decision-points 100"
 )
 def simulate(
     labels: Annotated[Path, typer.Option(metavar="FILE", help="Labels, one a row: .txt or .npy.", show_default=False)],
@@ -39,7 +43,8 @@ def simulate(
     decision_points: options.DecisionPoints = None,
     grid: options.GridChoice = "even",
     score_kind: options.ScoreKindOption = options.ScoreKind.PROBABILITY,
-    protocol: options.Protocol = options.PROTOCOL,
+    protocol: options.SimulateProtocol = options.PROTOCOL,
+    epsilon: options.Epsilon = None,
     precision: options.Precision = None,
     engine: options.EngineName = None,
     splits: options.Splits = options.SPLITS,
@@ -56,6 +61,13 @@ def simulate(
     The parties get equally many rows, to within one.
     """
     check_targets(json, report)
+    check_options(protocol, epsilon=epsilon, precision=precision, engine=engine)
+    if protocol in options.BASELINES:
+        chosen = chosen_grid(grid, decision_points, score_kind)
+        shared = read_shares(labels, scores, parties, seed, None if protocol == options.MPC else chosen, quiet=quiet)
+        outcome = run_baseline(protocol, shared, chosen, epsilon, [labels, scores], quiet=quiet)
+        deliver_baseline(outcome, json=json, report=report, quiet=quiet)
+        return
     request = make_request(
         protocol=protocol,
         decision_points=decision_points,
@@ -69,12 +81,20 @@ def simulate(
         minimum_cohort=minimum_cohort,
         max_samples=max_samples,
     )
-    with waiting("Reading", quiet=quiet):
-        label_array, score_array = read_pair(labels, scores, request.grid)
+    shares = read_shares(labels, scores, parties, seed, request.grid, quiet=quiet)
 
-    def count(rows: NDArray[np.intp]) -> Counts:
-        return Counts.from_scores(label_array[rows], score_array[rows], request.grid)
+    def count(share: Share) -> Counts:
+        return Counts.from_scores(*share, request.grid)
 
-    shares = split_rows(len(label_array), parties, split_randomness(seed))
     result = count_and_run(request, shares, count, quiet=quiet)
     deliver(result, [labels, scores], json=json, report=report, quiet=quiet)
+
+
+def read_shares(
+    labels: Path, scores: Path, parties: int, seed: int | None, grid: Grid | None, *, quiet: bool
+) -> list[Share]:
+    """Read the data set, with scores that suit the grid if there is one, and deal it out."""
+    with waiting("Reading", quiet=quiet):
+        label_array, score_array = read_pair(labels, scores, grid)
+    shares = split_rows(len(label_array), parties, split_randomness(seed))
+    return [(label_array[rows], score_array[rows]) for rows in shares]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich import box
 from rich.console import Group, RenderableType
 from rich.panel import Panel
@@ -9,25 +11,32 @@ from rich.table import Table
 from rich.text import Text
 
 from fheval.evaluation import Result
-from fheval.report.wording import (
-    duration,
-    in_words,
-    release_in_words,
-    shown_auc,
-    size,
-    verified_in_words,
-    warning,
-)
+from fheval.report.account import Account, round_facts
+from fheval.report.wording import duration, release_in_words, shown_auc, size, warning
 
 
 def result_panel(result: Result, title: str = "AUC over all parties") -> RenderableType:
     """The figure, what stands behind it, what each role spent and sent, and what the release reveals."""
     figure = Text.assemble((shown_auc(result), "bold green"), "  ", (release_in_words(result), "dim"))
-    parts: list[RenderableType] = [figure, "", _facts(result), "", roles_table(result)]
+    parts: list[RenderableType] = [figure, "", _grid(round_facts(result)), "", roles_table(result)]
     caution = warning(result)
     if caution is not None:
         parts += ["", Text(caution, style="yellow")]
-    return Panel(Group(*parts), title=title, title_align="left", box=box.ROUNDED, padding=(1, 2), width=100)
+    return _panel(title, parts)
+
+
+def account_panel(account: Account) -> RenderableType:
+    """The same for an evaluation that is told in words only."""
+    parts: list[RenderableType] = [
+        Text.assemble((account.figure or "", "bold green"), "  ", (account.release, "dim")),
+        "",
+        _grid(account.facts),
+        "",
+        _account_roles(account),
+    ]
+    if account.caution is not None:
+        parts += ["", Text(account.caution, style="yellow")]
+    return _panel(account.title, parts)
 
 
 def roles_table(result: Result) -> Table:
@@ -43,16 +52,24 @@ def roles_table(result: Result) -> Table:
     return table
 
 
-def _facts(result: Result) -> Table:
+def _account_roles(account: Account) -> Table:
+    table = Table("role", box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
+    table.add_column("saw", ratio=1)
+    table.add_column("sent", justify="right")
+    table.add_column("worked", justify="right")
+    for role in account.roles:
+        table.add_row(role.name, role.saw, role.sent, role.worked)
+    return table
+
+
+def _grid(facts: Sequence[tuple[str, str]]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_column()
-    table.add_row("protocol", result.protocol)
-    table.add_row("aggregator", in_words(result.protocol).aggregator)
-    table.add_row("verified", verified_in_words(result))
-    table.add_row("engine", result.engine)
-    table.add_row("parties", str(result.parties))
-    table.add_row("decision points", str(result.decision_points))
-    if result.hiding_bits is not None:
-        table.add_row("hiding", f"the size of the denominator, behind a factor of up to 2^{result.hiding_bits}")
+    for name, text in facts:
+        table.add_row(name, text)
     return table
+
+
+def _panel(title: str, parts: Sequence[RenderableType]) -> Panel:
+    return Panel(Group(*parts), title=title, title_align="left", box=box.ROUNDED, padding=(1, 2), width=100)

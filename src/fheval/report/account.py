@@ -64,7 +64,7 @@ def account_of(result: Result, data: Sequence[str] = ()) -> Account:
         title="AUC over all parties" if alone else "Metrics over all parties",
         figure=shown_auc(result) if alone else None,
         release=release_in_words(result),
-        facts=_facts(result, data),
+        facts=(*round_facts(result), *([("data", ", ".join(data))] if data else [])),
         steps=steps_in_words(result),
         roles=_roles(result),
         caution=warning(result),
@@ -82,7 +82,8 @@ def _number(result: Result, row: Row) -> Number:
     return Number(name, f"{row.value:.{digits}f}", interval, "; ".join(filter(None, (significance, row.note))))
 
 
-def _facts(result: Result, data: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def round_facts(result: Result) -> tuple[tuple[str, str], ...]:
+    """What stands behind the figure: protocol, engine, sizes, and what is verified and hidden."""
     facts = [
         ("protocol", result.protocol),
         ("aggregator", in_words(result.protocol).aggregator),
@@ -95,8 +96,6 @@ def _facts(result: Result, data: Sequence[str]) -> tuple[tuple[str, str], ...]:
         facts.append(("intervals", f"{result.confidence:.0%}, from resamples at the parties"))
     if result.hiding_bits is not None:
         facts.append(("hiding", f"the size of the denominator, behind a factor of up to 2^{result.hiding_bits}"))
-    if data:
-        facts.append(("data", ", ".join(data)))
     return tuple(facts)
 
 
