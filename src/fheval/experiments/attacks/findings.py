@@ -10,8 +10,8 @@ from fheval.engines import Engine
 from fheval.experiments.attacks import guessing, nudging, released_pair, small_field, views
 from fheval.experiments.attacks.consortium import Consortium
 from fheval.experiments.attacks.strategy import RESISTANT
-from fheval.experiments.attacks.suite import Tally
-from fheval.protocols import padded, padded_verified, paper_malicious
+from fheval.experiments.attacks.suite import HARMLESS, Tally
+from fheval.protocols import default_precision, padded, padded_verified, paper_malicious
 from fheval.version import __version__
 
 
@@ -51,6 +51,11 @@ class Findings:
         return self.consortium.protocol in RESISTANT
 
     @property
+    def harmless(self) -> float:
+        """What an honest aggregator moves the AUC by as well: half the width of the rounding that is released."""
+        return HARMLESS + (default_precision(self.consortium.protocol) or 0.0) / 2
+
+    @property
     def held(self) -> bool:
         """Whether everything that is claimed was found to be so."""
         lines = [line for section in self.sections.values() for line in section]
@@ -84,11 +89,12 @@ class Findings:
 def experiments(consortium: Consortium, engine: Engine) -> list[Experiment]:
     """The experiments that concern a protocol."""
     protocol = consortium.protocol
-    chosen = [Experiment("privacy", lambda: [views.compare_slots(consortium, engine)])]
+    chosen = [Experiment("privacy", lambda: views.compare_slots(consortium, engine))]
     if protocol in (padded.NAME, padded_verified.NAME):
         chosen.append(Experiment("privacy", lambda: [views.compare_uploads(consortium, engine)]))
     if protocol == padded.NAME:
         chosen.append(Experiment("privacy", lambda: [views.subtract_uploads(consortium, engine)]))
+        chosen.append(Experiment("privacy", lambda: [views.divide_slots(consortium, engine)]))
         chosen.append(Experiment("privacy", released_pair.attack_released_pair))
     if protocol == padded_verified.NAME:
         chosen += [Experiment("small_field", _in_field_of(prime)) for prime in small_field.PRIMES]

@@ -23,6 +23,8 @@ ROUNDS = 1000
 
 # A multiple that lies just below Z by accident once in 2^12 is found out once in 2^12.
 _CLEAR_BITS = 12
+# A multiple of 2^s is one of every smaller power as well, so that a look at some of them will do.
+_STEP = 4
 
 Guess = Callable[[int, int, Sequence[int], Randomness], int]
 
@@ -66,7 +68,7 @@ def by_grid(_x: int, z: int, candidates: Sequence[int], rng: Randomness) -> int:
     """The candidate whose multiple lies just below Z on the coarsest grid: were K a multiple of 2^s, den·2^s would."""
     noise = default_release().noise
     finest = max(0, noise.bit_length() + _CLEAR_BITS - max(candidates).bit_length())
-    for shift in range(z.bit_length(), finest, -1):
+    for shift in range(z.bit_length(), finest, -_STEP):
         near = [candidate for candidate in candidates if z % (candidate << shift) < noise]
         if near:
             return max(near)

@@ -6,8 +6,9 @@ look at two data sets of very different size, and compare the distributions of w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,9 @@ from fheval.experiments.attacks.consortium import Consortium, fresh_stream
 from fheval.experiments.attacks.released_pair import LeakRate
 from fheval.experiments.attacks.reused_keys import ReusedKeys
 from fheval.experiments.attacks.stage import Stage
-from fheval.field import Residues
+from fheval.field import Residues, rational
 from fheval.protocols import padded, padded_verified, padding, paper_malicious, paper_semi_honest
+from fheval.protocols.paper_semi_honest import the_form
 
 Sample = npt.NDArray[np.float64]
 
@@ -30,6 +32,9 @@ ROUNDS = 3
 
 # Counts of one party differ by less than this; under different pads, uploads do so once in 2^25.
 _CLOSE = 1 << 20
+
+# Products of two counts of the small data set are below this.
+_SMALL = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +58,10 @@ class Likeness:
 def compare_uploads(consortium: Consortium, engine: Engine, rounds: int = ROUNDS) -> Likeness:
     """The aggregator compares the padded counts of two data sets."""
     small, large = (
-        np.concatenate([_scaled(values, prime) for stage in stages for prime, values in padded_counts(stage)])
+        [_scaled(values, prime) for stage in stages for prime, values in padded_counts(stage)]
         for stages in _stages(consortium, engine, rounds)
     )
-    return Likeness(name="compare-uploads", numbers=len(small), chance=same_distribution(small, large))
+    return _likeness("compare-uploads", small, large)
 
 
 def subtract_uploads(consortium: Consortium, engine: Engine, rounds: int = ROUNDS) -> LeakRate:
@@ -75,13 +80,38 @@ def subtract_uploads(consortium: Consortium, engine: Engine, rounds: int = ROUND
     return LeakRate(name="subtract-uploads", tries=compared, right=close, conceded=2 * _CLOSE / smallest)
 
 
-def compare_slots(consortium: Consortium, engine: Engine, rounds: int = ROUNDS) -> Likeness:
-    """A key holder compares all slots of the answers to two data sets, but for the released numbers."""
+def compare_slots(consortium: Consortium, engine: Engine, rounds: int = ROUNDS) -> list[Likeness]:
+    """A key holder compares the slots of the answers to two data sets: those that sums pass through, and the others.
+
+    The released numbers themselves are left out.
+    """
     small, large = (
-        np.concatenate([_unreleased(stage, consortium.protocol) for stage in stages])
-        for stages in _stages(consortium, engine, rounds)
+        [_slots(stage, consortium.protocol) for stage in stages] for stages in _stages(consortium, engine, rounds)
     )
-    return Likeness(name="compare-slots", numbers=len(small), chance=same_distribution(small, large))
+    return [
+        _likeness(f"compare-{part}-slots", [slots[index] for slots in small], [slots[index] for slots in large])
+        for index, part in enumerate(("used", "unused"))
+    ]
+
+
+def divide_slots(consortium: Consortium, engine: Engine, rounds: int = ROUNDS) -> LeakRate:
+    """A key holder divides neighbouring slots of X by each other.
+
+    Without the random vector that hides them, they would be K times products of counts, and their quotient a fraction
+    of small numbers.
+    """
+    stages, _ = _stages(consortium, engine, rounds)
+    quotients = [
+        (int(top) * pow(int(bottom), -1, prime), prime)
+        for stage in stages
+        for prime, slots in _decrypted(stage, consortium.protocol)
+        for top, bottom in pairwise(slots[: consortium.decision_points - 1])
+        if bottom
+    ]
+    right = sum(rational(quotient, prime, _SMALL) is not None for quotient, prime in quotients)
+    # So many fractions of small numbers there are, 6/π² of all pairs being in lowest terms.
+    conceded = 0.61 * _SMALL**2 / min(prime for _, prime in quotients)
+    return LeakRate(name="divide-slots", tries=len(quotients), right=right, conceded=conceded)
 
 
 def padded_counts(stage: Stage) -> list[tuple[int, Residues]]:
@@ -105,26 +135,40 @@ _AGGREGATORS: dict[str, type[Any]] = {
 }
 
 
-def _unreleased(stage: Stage, protocol: str) -> Sample:
-    """Every slot of the answer that a key holder can decrypt, without the real part of a paper protocol's first."""
+def _slots(stage: Stage, protocol: str) -> tuple[Sample, Sample]:
+    """All numbers in the slots of an answer but the released ones: those that sums pass through, and the others."""
+    if protocol in _LAYOUTS:
+        # All the groups lie on one sheet here, at its beginning.
+        used = len(_LAYOUTS[protocol](stage.round).plan.source)
+        parts = [_scaled(slots, prime) for prime, slots in _decrypted(stage, protocol)]
+        return np.concatenate([part[:used] for part in parts]), np.concatenate([part[used:] for part in parts])
+    form = the_form(stage.round)
+    used = form.numerator if protocol == paper_semi_honest.NAME else stage.round.splits * form.terms
+    parts = [part for _, slots in _decrypted(stage, protocol) for part in (slots.real, slots.imag)]
+    # The first slot holds a released number, in its real part.
+    return np.concatenate([part[1:used] for part in parts]), np.concatenate([part[used:] for part in parts])
+
+
+def _decrypted(stage: Stage, protocol: str) -> list[tuple[int, Any]]:
+    """What a key holder decrypts of an honest answer: the plain modulus, 0 for CKKS, and the slots."""
     result: Any = stage.answer(_AGGREGATORS[protocol])
     if protocol in _LAYOUTS:
-        primes = _LAYOUTS[protocol](stage.round).primes
-        sets = padding.parameter_sets(primes)
-        return np.concatenate(
-            [
-                _scaled(stage.engine.key_holder(chosen, key).decrypt(data), chosen.plain_modulus)
-                for chosen, key, sheets in zip(sets, stage.secrets.keys, result.ciphertexts, strict=True)
-                for data in sheets
-            ]
-        )
-    if protocol == paper_malicious.NAME:
-        chosen, ciphertexts = paper_malicious.parameters(stage.round), [data for run in result.runs for data in run]
+        sets = padding.parameter_sets(_LAYOUTS[protocol](stage.round).primes)
+        answers = [list(sheets) for sheets in result.ciphertexts]
+    elif protocol == paper_malicious.NAME:
+        sets, answers = [paper_malicious.parameters(stage.round)], [[data for run in result.runs for data in run]]
     else:
-        chosen, ciphertexts = paper_semi_honest.parameters(stage.round), result.ciphertexts
-    holder = stage.engine.key_holder(chosen, stage.secrets.keys[0])
-    slots = [holder.decrypt(data) for data in ciphertexts]
-    return np.concatenate([part for each in slots for part in (each.real[1:], each.imag)])
+        sets, answers = [paper_semi_honest.parameters(stage.round)], [list(result.ciphertexts)]
+    return [
+        (chosen.plain_modulus, stage.engine.key_holder(chosen, key).decrypt(data))
+        for chosen, key, ciphertexts in zip(sets, stage.secrets.keys, answers, strict=True)
+        for data in ciphertexts
+    ]
+
+
+def _likeness(name: str, small: Sequence[Sample], large: Sequence[Sample]) -> Likeness:
+    one, other = np.concatenate(small), np.concatenate(large)
+    return Likeness(name=name, numbers=len(one), chance=same_distribution(one, other))
 
 
 def _scaled(values: Residues, prime: int) -> Sample:

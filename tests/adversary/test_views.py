@@ -1,0 +1,187 @@
+"""What the aggregator and key holders see does not depend on the data; and these tests can tell when it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from fheval.engines import Ciphertext, Evaluator
+from fheval.engines.clear import ClearEngine
+from fheval.engines.parameters import CKKS_PAPER
+from fheval.experiments.attacks import Consortium
+from fheval.experiments.attacks.chance import IMPLAUSIBLE, uniform
+from fheval.experiments.attacks.consortium import fresh_stream
+from fheval.experiments.attacks.views import (
+    compare_slots,
+    compare_uploads,
+    divide_slots,
+    padded_counts,
+    subtract_uploads,
+)
+from fheval.field import Residues
+from fheval.protocols import PROTOCOLS, padded, padded_verified, padding, paper_malicious, paper_semi_honest
+from fheval.protocols.blinded_ratio import FloatVector
+from fheval.protocols.padded import SlotLayout
+from fheval.protocols.padding import LinearCircuit
+from fheval.protocols.round import Round
+from fheval.secrets import Randomness, Secret, derive, new_seed, residues
+
+PADDED = ("padded", "padded-verified")
+LAYOUTS: dict[str, Callable[[Round], SlotLayout]] = {
+    "padded": padded.Layout.of,
+    "padded-verified": padded_verified.lay_out,
+}
+
+Pad = Callable[[Secret[bytes], Round, str, int, int], Residues]
+
+
+def no_pad(seed: Secret[bytes], round_: Round, party: str, prime: int, count: int) -> Residues:
+    return np.zeros(count, dtype=np.uint64)
+
+
+def narrow_pad(seed: Secret[bytes], round_: Round, party: str, prime: int, count: int) -> Residues:
+    return residues(derive(seed, "narrow", round_.digest(), party, prime), prime // 2, count)
+
+
+def pad_of_party_and_prime(seed: Secret[bytes], round_: Round, party: str, prime: int, count: int) -> Residues:
+    return residues(derive(Secret(bytes(32)), "every round", party, prime), prime, count)
+
+
+def pad_of_round_and_prime(seed: Secret[bytes], round_: Round, party: str, prime: int, count: int) -> Residues:
+    return residues(derive(seed, "every party", round_.digest(), prime), prime, count)
+
+
+def pad_of_round_and_party(seed: Secret[bytes], round_: Round, party: str, prime: int, count: int) -> Residues:
+    return residues(derive(seed, "every prime", round_.digest(), party), prime, count)
+
+
+def pad_that_runs_share(seed: Secret[bytes], round_: Round, party: str, prime: int, count: int) -> Residues:
+    part = residues(derive(seed, "every run", round_.digest(), party, prime), prime, count // 6)
+    return np.concatenate([part] * 6)
+
+
+REPEATING: list[Pad] = [pad_of_party_and_prime, pad_of_round_and_prime, pad_of_round_and_party]
+
+
+# The aggregator's view
+
+
+@pytest.mark.parametrize("protocol", PADDED)
+def test_uploads_of_two_data_sets_look_alike(protocol: str) -> None:
+    assert compare_uploads(Consortium(protocol=protocol, decision_points=100), ClearEngine()).holds
+
+
+@pytest.mark.parametrize("protocol", PADDED)
+def test_uploads_are_uniform(protocol: str) -> None:
+    stage = Consortium(protocol=protocol, decision_points=100).stage(ClearEngine(), fresh_stream())
+    for prime in LAYOUTS[protocol](stage.round).primes:
+        values = np.concatenate([values for found, values in padded_counts(stage) if found == prime])
+        assert uniform(values / prime) > IMPLAUSIBLE
+
+
+@pytest.mark.parametrize("pad", [no_pad, narrow_pad])
+def test_pads_that_are_not_uniform_would_show(monkeypatch: pytest.MonkeyPatch, pad: Pad) -> None:
+    monkeypatch.setattr(padding, "pad", pad)
+    stage = Consortium(protocol="padded", decision_points=100).stage(ClearEngine(), fresh_stream())
+    (prime, values), *_ = padded_counts(stage)
+    assert uniform(values / prime) < IMPLAUSIBLE
+
+
+def test_counts_without_pads_would_not_look_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(padding, "pad", no_pad)
+    assert not compare_uploads(Consortium(protocol="padded"), ClearEngine()).holds
+
+
+def test_no_difference_of_uploads_is_small() -> None:
+    assert subtract_uploads(Consortium(protocol="padded"), ClearEngine()).right == 0
+
+
+@pytest.mark.parametrize("pad", REPEATING)
+def test_a_pad_used_twice_would_show_in_the_difference(monkeypatch: pytest.MonkeyPatch, pad: Pad) -> None:
+    monkeypatch.setattr(padding, "pad", pad)
+    rate = subtract_uploads(Consortium(protocol="padded"), ClearEngine())
+    assert rate.right > 100
+    assert not rate.holds
+
+
+def repeated_pads(protocol: str) -> int:
+    """How many pairs of neighbours occur again, in whatever round, party, prime or run: 92 bits do not by chance."""
+    consortium, rng = Consortium(protocol=protocol), fresh_stream()
+    seed = new_seed(rng)
+    rounds = [consortium.round(ClearEngine(), rng) for _ in range(4)]
+    pairs = [pair for round_ in rounds for pair in _pairs(protocol, round_, seed)]
+    assert len(pairs) > 1000
+    return len(pairs) - len(set(pairs))
+
+
+def _pairs(protocol: str, round_: Round, seed: Secret[bytes]) -> Iterator[tuple[int, int]]:
+    layout = LAYOUTS[protocol](round_)
+    for party in round_.parties:
+        for prime in layout.primes:
+            values = padding.pad(seed, round_, party, prime, 2 * layout.terms).tolist()
+            yield from pairwise(values)
+
+
+@pytest.mark.parametrize("protocol", PADDED)
+def test_pads_never_repeat(protocol: str) -> None:
+    assert repeated_pads(protocol) == 0
+
+
+@pytest.mark.parametrize("pad", [no_pad, *REPEATING, pad_that_runs_share])
+def test_a_repeated_pad_would_be_found(monkeypatch: pytest.MonkeyPatch, pad: Pad) -> None:
+    monkeypatch.setattr(padding, "pad", pad)
+    assert repeated_pads("padded-verified") > 100
+
+
+# A key holder's view
+
+
+def without_cover(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the authors' code, the slot sum then leaves partial sums of the curve in the other slots."""
+
+    def hide(evaluator: Evaluator, ciphertext: Ciphertext, keep: Sequence[int], rng: Randomness) -> Ciphertext:
+        return ciphertext
+
+    def everywhere(values: Mapping[int, float]) -> FloatVector:
+        return np.full(CKKS_PAPER.slots, values[0])
+
+    for module in (paper_semi_honest, paper_malicious):
+        monkeypatch.setattr(module, "hide", hide)
+        monkeypatch.setattr(module, "sparse", everywhere)
+
+
+def without_masks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left in the slots then is K times a product."""
+
+    def masks(circuit: LinearCircuit, offsets: Sequence[int], rng: Randomness) -> Residues:
+        return np.zeros(len(circuit.plan.source), dtype=np.uint64)
+
+    monkeypatch.setattr(LinearCircuit, "masks", masks)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_slots_of_the_answer_look_alike(protocol: str) -> None:
+    found = compare_slots(Consortium(protocol=protocol), ClearEngine(), rounds=10)
+    assert [likeness.holds for likeness in found] == [True, True]
+    assert min(likeness.numbers for likeness in found) > 100
+
+
+@pytest.mark.parametrize("protocol", ["paper-semi-honest", "paper-malicious"])
+def test_slots_that_are_not_hidden_would_not_look_alike(monkeypatch: pytest.MonkeyPatch, protocol: str) -> None:
+    without_cover(monkeypatch)
+    used, _ = compare_slots(Consortium(protocol=protocol), ClearEngine(), rounds=10)
+    assert not used.holds
+
+
+def test_no_quotient_of_slots_is_a_small_fraction() -> None:
+    assert divide_slots(Consortium(protocol="padded"), ClearEngine(), rounds=10).holds
+
+
+def test_slots_without_random_masks_would_give_the_curve_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_masks(monkeypatch)
+    rate = divide_slots(Consortium(protocol="padded"), ClearEngine())
+    assert rate.right == rate.tries
+    assert not rate.holds
