@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fheval.errors import ConfigError, UndefinedMetric
+from fheval.metrics.curves import Curve
 from fheval.version import __version__
 
 
@@ -50,8 +51,9 @@ class Result:
     """What an evaluation gives; `to_dict` is the JSON of the command line.
 
     `precision` is the width of the rounding that was released, or "exact". `confidence` is the level of the intervals,
-    if any. `seconds` has the mean over the parties under "party", and the work of the leader (set-up included), the
-    aggregator and one decryption. `bytes` has one party's upload (mean), the leader's, and the aggregator's answer.
+    if any. `curves` has the global counts where the parties consented to learn them. `seconds` has the mean over the
+    parties under "party", and the work of the leader (set-up included), the aggregator and one decryption. `bytes` has
+    one party's upload (mean), the leader's, and the aggregator's answer.
     """
 
     protocol: str
@@ -66,6 +68,7 @@ class Result:
     hiding_bits: int | None
     seconds: dict[str, float]
     bytes: dict[str, int]
+    curves: tuple[Curve, ...] = ()
     fheval: str = __version__
 
     @property
@@ -88,11 +91,12 @@ class Result:
         raise ConfigError(f"The round was not asked for {metric} (model {model}, class {label}, group {group}).")
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields of the JSON contract, plain values only; `auc`, `hiding_bits` and `confidence` where there are."""
+        """The fields of the JSON contract, plain values only; some of them only where there is something to say."""
         fields: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
         fields["results"] = [row.to_dict() for row in self.results]
-        for name in ("hiding_bits", "confidence"):
-            if fields[name] is None:
+        fields["curves"] = [_curve_fields(curve) for curve in self.curves]
+        for name in ("hiding_bits", "confidence", "curves"):
+            if not fields[name]:
                 del fields[name]
         row = self._only_auc()
         return fields if row is None else {**fields, "auc": row.value}
@@ -100,3 +104,8 @@ class Result:
     def _only_auc(self) -> Row | None:
         found = [row for row in self.results if row.metric == "auc" and row.label is None and row.group is None]
         return found[0] if len(found) == 1 else None
+
+
+def _curve_fields(curve: Curve) -> dict[str, Any]:
+    where = {"model": curve.where.model or None, "class": curve.where.label, "group": curve.where.group}
+    return where | curve.to_dict()

@@ -10,20 +10,22 @@ import msgspec
 from fheval.counting import UNNAMED, Counts, Grid, as_grid
 from fheval.engines import Engine, load_engine
 from fheval.errors import CohortTooSmall, ConfigError, UndefinedMetric
+from fheval.evaluation.curves import release_curves
 from fheval.evaluation.data import PartyData, has_rows, tables_of
-from fheval.evaluation.result import Result, Row
+from fheval.evaluation.result import Result
 from fheval.evaluation.rows import result_rows, suppressed_rows
+from fheval.evaluation.terms import RoundTerms, require_samples, round_result
 from fheval.metrics.forms import Contribution, auc_contribution
 from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE, Rule, group_sizes
 from fheval.metrics.intervals import DEFAULT_REPLICATES, require_enough
 from fheval.metrics.party import tally_party
 from fheval.metrics.question import Question
 from fheval.protocols import BATCH_PROTOCOLS, DEFAULT_PROTOCOL, declaration, default_precision, run_round
+from fheval.protocols.curve import require_allowed
 from fheval.protocols.round import (
     DEFAULT_MAX_SAMPLES,
     DEFAULT_MINIMUM_COHORT,
     Outcome,
-    Round,
     new_round_id,
 )
 from fheval.secrets import Randomness, SystemRandomness, derive, integer_below, new_seed
@@ -45,6 +47,8 @@ def evaluate(
     replicates: int = DEFAULT_REPLICATES,
     by_cluster: bool = False,
     target_range: tuple[float, float] | None = None,
+    release: Literal["ratio", "curve"] = "ratio",
+    allow_curves: bool = False,
     protocol: str = DEFAULT_PROTOCOL,
     decision_points: int | Grid = DEFAULT_DECISION_POINTS,
     precision: float | Literal["exact"] | None = None,
@@ -64,7 +68,9 @@ def evaluate(
     itself as well, but for those of which fewer than `minimum_cohort` parties hold `minimum_group` samples each (or
     clusters, with `by_cluster`), and those that would give such a group away. `ci` asks for an interval of that level
     around every number, from `replicates` resamples of rows, or of clusters with `by_cluster`. `target_range` is the
-    public range of a regression's values. `precision` None takes the protocol's default. `on_work` is called with the
+    public range of a regression's values. `release="curve"` gives the parties, and never the aggregator, the global
+    counts with which they draw ROC, precision-recall and calibration curves; it is refused unless `allow_curves` says
+    that all of them agreed. `precision` None takes the protocol's default. `on_work` is called with the
     role's name each time a role has done a piece of work, for a progress bar.
 
     >>> import fheval
@@ -78,6 +84,8 @@ def evaluate(
     """
     if ci is not None:
         require_enough(ci, replicates)
+    if release == "curve":
+        require_allowed(allowed=allow_curves)
     question = Question(
         grid=as_grid(decision_points),
         metrics=tuple(metrics),
@@ -87,9 +95,8 @@ def evaluate(
         by_cluster=by_cluster,
         targets=target_range,
         group_column=group_column,
+        curve=release == "curve",
     )
-    chosen = engine if isinstance(engine, Engine) else load_engine(engine)
-    released = default_precision(protocol) if precision is None else _width(precision)
     _require_batch_protocol(question, protocol)
     if len(parties) < minimum_cohort:
         raise CohortTooSmall(
@@ -105,26 +112,28 @@ def evaluate(
     if group_column is not None:
         rule = Rule(minimum_size=minimum_group, minimum_parties=minimum_cohort)
         question, suppressed = _with_groups(question, sources, leader, rule, rng, post)
-    with post.working("counting"):
-        contributions = _counted(question, sources, max_samples, rng)
-    round_ = Round(
-        id=new_round_id(rng),
+    terms = RoundTerms(
         protocol=protocol,
-        engine=chosen.name,
-        forms=question.forms(max_samples),
         parties=names,
         leader=leader,
-        precision=released,
         minimum_cohort=minimum_cohort,
         max_samples=max_samples,
         splits=splits,
         runs=runs,
         packing=packing,
-        question=question.to_bytes(),
+    )
+    if question.curve:
+        return release_curves(question, suppressed, sources, terms, rng, post, allowed=allow_curves)
+    chosen = engine if isinstance(engine, Engine) else load_engine(engine)
+    released = default_precision(protocol) if precision is None else _width(precision)
+    with post.working("counting"):
+        contributions = _counted(question, sources, max_samples, rng)
+    round_ = terms.round(
+        rng, engine=chosen.name, forms=question.forms(max_samples), precision=released, question=question.to_bytes()
     )
     outcome = _named(question, lambda: run_round(chosen, round_, contributions, rng, post))
     rows = result_rows(question, outcome.ratios, released, ci) + suppressed_rows(question, suppressed)
-    return _result(question, round_, outcome, post, rows, ci)
+    return round_result(question, round_, outcome, post, rows, ci)
 
 
 def _models(parties: Sequence[PartyData]) -> tuple[str, ...]:
@@ -179,10 +188,7 @@ def _counted(question: Question, parties: Mapping[str, PartyData], max_samples: 
             tally = tally_party(question, tables_of(data, name), derive(new_seed(rng), "bootstrap", name))
             samples += tally.rows
             contributions[name] = tally.contributions()
-    if samples > max_samples:
-        raise ConfigError(
-            f"The parties hold {samples} samples and the round's public bound is {max_samples}. Raise max_samples."
-        )
+    require_samples(samples, max_samples)
     return contributions
 
 
@@ -207,34 +213,3 @@ def _named(question: Question, play: Callable[[], Outcome]) -> Outcome:
             raise
         reasons = "; ".join(f"{spec} is undefined: {spec.metric.undefined}" for spec in question.specs)
         raise UndefinedMetric(f"{reasons}. Add data, or ask for other metrics.") from error
-
-
-def _result(
-    question: Question, round_: Round, outcome: Outcome, post: InProcess, rows: Sequence[Row], level: float | None
-) -> Result:
-    seconds, sizes = post.seconds, post.sizes
-    parties = len(outcome.roster)
-    uploads = sizes["party_upload"]
-    return Result(
-        protocol=round_.protocol,
-        engine=round_.engine,
-        parties=parties,
-        decision_points=len(question.grid),
-        results=tuple(rows),
-        precision="exact" if round_.precision is None else round_.precision,
-        confidence=level,
-        verified=outcome.verified,
-        soundness_bits=outcome.soundness_bits,
-        hiding_bits=outcome.hiding_bits,
-        seconds={
-            "party": (seconds["counting"] + seconds["party"]) / parties,
-            "leader": seconds["leader"],
-            "aggregator": seconds["aggregator"],
-            "decrypt": seconds["decrypt"],
-        },
-        bytes={
-            "party_upload": round(sum(uploads) / len(uploads)),
-            "leader_upload": sum(sizes["leader_upload"]),
-            "result": sum(sizes["result"]),
-        },
-    )

@@ -12,13 +12,10 @@ from fheval.counting.chunks import first_bad_label, first_bad_score
 from fheval.errors import ConfigError
 from fheval.metrics.fixed_point import Integers
 from fheval.metrics.forms import Contribution
-from fheval.metrics.question import Evaluation, Question
+from fheval.metrics.question import Evaluation, Question, Slice
 from fheval.metrics.resampling import Resampler
 from fheval.metrics.statistics import MOST_ROWS, Rows, Statistic, Task, Weights
 from fheval.secrets import Randomness
-
-# Model, class, group.
-_Slice = tuple[str, str | None, str | None]
 
 
 class PartyTally:
@@ -31,11 +28,10 @@ class PartyTally:
         self.question = question
         self.rows = 0
         self._resampler = Resampler(question.replicates, rng)
-        self._statistics: dict[Task, set[Statistic]] = {}
-        for spec in question.specs:
-            statistic = question.statistic(spec)
-            self._statistics.setdefault(statistic.task, set()).add(statistic)
-        self._counted: dict[tuple[_Slice, Statistic], Integers] = {}
+        self._statistics: dict[Task, list[Statistic]] = {}
+        for statistic in question.statistics():
+            self._statistics.setdefault(statistic.task, []).append(statistic)
+        self._counted: dict[tuple[Slice, Statistic], Integers] = {}
 
     def add(self, table: Table) -> None:
         """Count a stretch of rows; an `InputError` names a bad value, and the tally is then of no use."""
@@ -48,12 +44,22 @@ class PartyTally:
         """The integers of every form, in the order of `Question.forms`."""
         return [each for evaluation in self.question.evaluations() for each in self._of(evaluation)]
 
+    def sums(self) -> Integers:
+        """What was counted, in the order of slices and statistics: the party's share of a curve."""
+        return np.concatenate(
+            [
+                self._sums(where, statistic)[0]
+                for where in self.question.slices()
+                for statistic in self.question.statistics()
+            ]
+        )
+
     def _of(self, evaluation: Evaluation) -> Iterator[Contribution]:
-        where = (evaluation.model, evaluation.label, evaluation.group)
-        left, right = evaluation.spec.metric.sides(self._sums(where, self.question.statistic(evaluation.spec)))
+        counted = self._sums(evaluation.where, self.question.statistic(evaluation.spec))
+        left, right = evaluation.spec.metric.sides(counted)
         return (Contribution(left=left[line], right=right[line]) for line in range(len(left)))
 
-    def _sums(self, where: _Slice, statistic: Statistic) -> Integers:
+    def _sums(self, where: Slice, statistic: Statistic) -> Integers:
         nothing = np.zeros((1 + self.question.replicates, statistic.width), dtype=np.int64)
         return self._counted.setdefault((where, statistic), nothing)
 
@@ -75,9 +81,9 @@ class PartyTally:
                 for group, chosen in groups.items():
                     part = rows if chosen is None else rows.at(chosen)
                     part_weights = weights if chosen is None else weights[:, chosen]
-                    self._tally((model, label, group), statistics, part, part_weights)
+                    self._tally(Slice(model, label, group), statistics, part, part_weights)
 
-    def _tally(self, where: _Slice, statistics: Iterable[Statistic], rows: Rows, weights: Weights) -> None:
+    def _tally(self, where: Slice, statistics: Iterable[Statistic], rows: Rows, weights: Weights) -> None:
         for statistic in statistics:
             sums = self._sums(where, statistic)
             sums += statistic.tally(rows, weights)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,25 +18,39 @@ from fheval.errors import ConfigError
 from fheval.metrics.forms import Form
 from fheval.metrics.resampling import LARGEST_WEIGHT
 from fheval.metrics.specs import Spec, parse_spec
-from fheval.metrics.statistics import Statistic
+from fheval.metrics.statistics import BinCounts, Calibration, Statistic
 
 MOST_REPLICATES = 10_000
 
 # Products of all forms together: 25 MB of upload a party at four primes. A ciphertext holds 8,192 of them.
 MOST_TERMS = 1 << 19
 
-# Sums of fixed-point numbers must fit an int64: 2^24 units times the weighted number of samples.
-MOST_WEIGHTED_SAMPLES = 1 << 38
+# Sums must fit an int64: counts as they are, fixed-point numbers of 2^24 units a sample.
+MOST_COUNTED = 1 << 62
+MOST_SUMMED = 1 << 38
+
+
+class Slice(NamedTuple):
+    """What is evaluated by itself: one model, one class against the rest, one group; None is all."""
+
+    model: str
+    label: str | None
+    group: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One released number: a metric of one model, over one class against the rest, in one group; None is all."""
+    """One released number: a metric of a slice."""
 
     spec: Spec
     model: str
     label: str | None
     group: str | None
+
+    @property
+    def where(self) -> Slice:
+        """What the metric is of."""
+        return Slice(self.model, self.label, self.group)
 
 
 class QuestionError(ConfigError, ValueError):
@@ -47,7 +62,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbi
 
     `classes` names the labels of a multi-class task, empty for labels 0 and 1. `groups` lists the values of
     `group_column` whose results are released, beside those over all samples. `targets` is the range of true and
-    predicted values in a regression.
+    predicted values in a regression. `curve` asks for the global counts themselves instead of metrics.
     """
 
     grid: Grid
@@ -59,6 +74,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbi
     replicates: int = 0
     by_cluster: bool = False
     targets: tuple[float, float] | None = None
+    curve: bool = False
 
     def __post_init__(self) -> None:
         _check_lists(self)
@@ -67,6 +83,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbi
             raise QuestionError(f"{self.replicates} resamples make no sense. Use a number up to {MOST_REPLICATES}.")
         if self.targets is not None and not -1e300 < self.targets[0] < self.targets[1] < 1e300:
             raise QuestionError(f"{self.targets} is no range of values. Give the lowest, then the highest.")
+        if self.curve and (self.metrics != ("auc",) or self.replicates):
+            raise QuestionError("A curve gives all that is computed from it. Ask for no other metric or interval.")
         for spec in self.specs:
             try:
                 spec.setting(self.grid, self.targets)
@@ -99,20 +117,32 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbi
         """What is counted for a metric."""
         return spec.metric.counted(spec.setting(self.grid, self.targets))
 
+    def statistics(self) -> tuple[Statistic, ...]:
+        """All that is counted, each once."""
+        if not self.curve:
+            return tuple(dict.fromkeys(self.statistic(spec) for spec in self.specs))
+        calibrated = self.grid.scores != "any"
+        return (BinCounts(self.grid), *([Calibration(self.grid.scores == "logit")] if calibrated else []))
+
+    def slices(self) -> list[Slice]:
+        """Everything that is evaluated by itself: models, classes and groups, all samples before the groups."""
+        labels: Sequence[str | None] = self.classes or (None,)
+        return [Slice(*each) for each in product(self.models, labels, (None, *self.groups))]
+
     def evaluations(self) -> list[Evaluation]:
         """All released numbers but for resamples, in the order of the forms."""
-        labels: Sequence[str | None] = self.classes or (None,)
-        groups: Sequence[str | None] = (None, *self.groups)
-        return [
-            Evaluation(spec, model, label, group)
-            for spec, model, label, group in product(self.specs, self.models, labels, groups)
-        ]
+        return [Evaluation(spec, *each) for spec, each in product(self.specs, self.slices())]
+
+    def sums(self) -> int:
+        """How many sums a curve has."""
+        return len(self.slices()) * sum(statistic.width for statistic in self.statistics())
 
     def forms(self, max_samples: int) -> tuple[Form, ...]:
         """One form for each evaluation and each of its resamples, for at most `max_samples` samples in all."""
         weighted = max_samples * (LARGEST_WEIGHT if self.replicates else 1)
-        if weighted > MOST_WEIGHTED_SAMPLES:
-            raise ConfigError(f"{max_samples} samples exceed what a batch can count. Lower max_samples.")
+        summed = any(spec.metric.probabilities or spec.metric.targets for spec in self.specs)
+        if weighted > (MOST_SUMMED if summed else MOST_COUNTED):
+            raise ConfigError(f"{max_samples} samples are more than this question can add up. Lower max_samples.")
         shapes = {
             spec: [spec.metric.form(len(self.grid), samples) for samples in (max_samples, weighted)]
             for spec in self.specs

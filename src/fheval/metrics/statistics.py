@@ -24,6 +24,9 @@ Task = Literal["binary", "regression"]
 # Sums of a block stay far below 2^53, where doubles count without error; see `weighted_sums`.
 MOST_ROWS = 1 << 14
 
+CALIBRATION_BINS = 10
+PROBABILITY_BITS = 20
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Rows:
@@ -101,6 +104,31 @@ class Losses:
         probabilities = np.exp(-np.logaddexp(0.0, -rows.scores)) if self.logits else rows.scores
         losses = fixed_point.brier_losses if self.kind == "brier" else fixed_point.log_losses
         return weighted_sums([np.ones(len(rows.scores)), losses(rows.labels, probabilities)], weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """For ten even stretches of probability: how many samples, how many positives, and the sum of probabilities.
+
+    As in scikit-learn, a stretch has its upper end and not its lower one. Probabilities are in units of 2^-20, so that
+    a sum over 2^24 samples stays below the 46 bits of a prime.
+    """
+
+    logits: bool
+    task: Task = "binary"
+    width: int = 3 * CALIBRATION_BINS
+
+    def tally(self, rows: Rows, weights: Weights) -> Integers:
+        """Count rows under each line of weights."""
+        probabilities = np.exp(-np.logaddexp(0.0, -rows.scores)) if self.logits else rows.scores
+        edges = np.arange(1, CALIBRATION_BINS) / CALIBRATION_BINS
+        bins = np.searchsorted(edges, probabilities)
+        units = np.rint(probabilities * (1 << PROBABILITY_BITS))
+        counted = np.empty((len(weights), self.width), dtype=np.int64)
+        for line, own in enumerate(weights):
+            parts = (own, own * (rows.labels == 1), own * units)
+            counted[line] = np.concatenate([np.bincount(bins, part, CALIBRATION_BINS) for part in parts])
+        return counted
 
 
 @dataclass(frozen=True, slots=True)

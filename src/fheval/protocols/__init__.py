@@ -34,6 +34,8 @@ def run_round(
     engine: Engine, round_: Round, contributions: Mapping[str, Sequence[Contribution]], rng: Randomness, post: Post
 ) -> Outcome:
     """Play all roles of a round with the protocol it names."""
+    if round_.sums:
+        raise ConfigError("This round releases counts and no ratios. Run it as a curve.")
     outcome: Outcome = _module(round_.protocol).run(engine, round_, contributions, rng, post)
     return outcome
 

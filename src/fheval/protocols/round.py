@@ -25,6 +25,8 @@ AGGREGATOR = "aggregator"
 DEFAULT_MAX_SAMPLES = 1 << 24
 # Counts are integers of 64 bits with a sign, and T^n is the sum of two.
 MOST_SAMPLES = 1 << 62
+# Six bytes each, and as many again for each tag.
+MOST_SUMS = 1 << 20
 DEFAULT_MINIMUM_COHORT = 3
 DEFAULT_PRECISION = 1e-4
 
@@ -33,7 +35,8 @@ class Round(Message, frozen=True, kw_only=True):
     """The public description of one evaluation; every party sees it and binds its messages to its digest.
 
     `precision` is the width of the release's rounding, None for an exact release. `question` is the encoded
-    request (metrics, decision points) behind the forms: opaque here, but part of the digest.
+    request (metrics, decision points) behind the forms: opaque here, but part of the digest. A round has forms or,
+    where the parties consent to learn counts themselves, asks for so many `sums`: never both.
     """
 
     id: str
@@ -49,6 +52,7 @@ class Round(Message, frozen=True, kw_only=True):
     runs: int = 3
     packing: str = "paper"
     question: bytes = b""
+    sums: int = 0
 
     def __post_init__(self) -> None:
         if len(set(self.parties)) != len(self.parties):
@@ -61,8 +65,10 @@ class Round(Message, frozen=True, kw_only=True):
             raise ConfigError(f"A precision of {self.precision} makes no sense. Use a number such as 1e-4, or exact.")
         if not 1 <= self.max_samples <= MOST_SAMPLES:
             raise ConfigError(f"max_samples must be between 1 and {MOST_SAMPLES}. Use what the parties really have.")
-        if not self.forms:
-            raise ConfigError("A round needs at least one evaluation.")
+        if not self.forms and not 1 <= self.sums <= MOST_SUMS:
+            raise ConfigError(f"A round needs at least one evaluation, and has room for {MOST_SUMS} counts.")
+        if self.forms and self.sums:
+            raise ConfigError("A round releases ratios or counts. Ask for one of them.")
 
     def digest(self) -> bytes:
         """A hash over every field, to bind messages and derived randomness to this very round."""

@@ -1,0 +1,113 @@
+"""From global counts, where the parties consented to learn them: ROC, precision-recall and calibration curves.
+
+Every number is that of scikit-learn on scores rounded to the decision points: thresholds are the points themselves,
+and a sample is positive where its score is strictly above.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fheval.counting import Grid
+from fheval.errors import UndefinedMetric
+from fheval.metrics.fixed_point import Integers
+from fheval.metrics.question import Question, Slice
+from fheval.metrics.statistics import CALIBRATION_BINS, PROBABILITY_BITS, BinCounts
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """The global counts of one slice: TP and FP at every decision point, and sums for calibration, if any."""
+
+    where: Slice
+    grid: Grid
+    tp: Integers
+    fp: Integers
+    calibration: Integers | None = None
+
+    def roc(self) -> tuple[Floats, Floats]:
+        """False and true positive rates at every decision point, highest first, from (0, 0) to (1, 1)."""
+        self._require_classes("The ROC curve")
+        return self.fp / self.fp[-1], self.tp / self.tp[-1]
+
+    def precision_recall(self) -> tuple[Floats, Floats]:
+        """Precision and recall at every decision point but those that call nobody positive, highest first."""
+        self._require_positives("The precision-recall curve")
+        called = self.tp + self.fp
+        some = called > 0
+        return self.tp[some] / called[some], self.tp[some] / self.tp[-1]
+
+    def reliability(self) -> tuple[Floats, Floats, Integers]:
+        """For each stretch of probability that has samples: their mean, the share of positives, and how many."""
+        if self.calibration is None or not self.tp[-1] + self.fp[-1]:
+            raise UndefinedMetric("There is no calibration of no samples, or of scores that are not probabilities.")
+        samples, positives, units = self.calibration.reshape(3, CALIBRATION_BINS)
+        some = samples > 0
+        means = units[some] / (samples[some] * float(1 << PROBABILITY_BITS))
+        return means, positives[some] / samples[some], samples[some]
+
+    def auc(self) -> float:
+        """The area under the ROC curve."""
+        self._require_classes("auc")
+        numerator = sum(
+            int(a + b) * int(d) for a, b, d in zip(self.tp[1:], self.tp[:-1], np.diff(self.fp), strict=True)
+        )
+        return numerator / (2 * int(self.tp[-1]) * int(self.fp[-1]))
+
+    def average_precision(self) -> float:
+        """Σ_n (R_n − R_{n−1})·P_n."""
+        precision, recall = self.precision_recall()
+        return float(np.sum(np.diff(recall, prepend=0.0) * precision))
+
+    def kolmogorov_smirnov(self) -> float:
+        """The largest distance between the true and the false positive rate."""
+        false_rate, true_rate = self.roc()
+        return float(np.max(np.abs(true_rate - false_rate)))
+
+    def expected_calibration_error(self) -> float:
+        """The mean over samples of |share of positives − mean probability| of their stretch."""
+        means, positives, samples = self.reliability()
+        return float(np.average(np.abs(positives - means), weights=samples))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Thresholds and counts, from which everything else follows; a calibration has one entry for each stretch."""
+        fields: dict[str, Any] = {
+            "thresholds": self.grid.points.tolist(),
+            "true_positives": self.tp.tolist(),
+            "false_positives": self.fp.tolist(),
+        }
+        if self.calibration is not None:
+            samples, positives, units = self.calibration.reshape(3, CALIBRATION_BINS)
+            fields["calibration"] = {
+                "samples": samples.tolist(),
+                "positives": positives.tolist(),
+                "sum_of_probabilities": (units / (1 << PROBABILITY_BITS)).tolist(),
+            }
+        return fields
+
+    def _require_positives(self, what: str) -> None:
+        if not self.tp[-1]:
+            raise UndefinedMetric(f"{what} is undefined: no sample is positive.")
+
+    def _require_classes(self, what: str) -> None:
+        if not self.tp[-1] or not self.fp[-1]:
+            raise UndefinedMetric(f"{what} is undefined: the samples are of one class only.")
+
+
+def read_curves(question: Question, sums: Integers) -> list[Curve]:
+    """Take the sums of all parties apart, in the order in which `PartyTally.sums` put them together."""
+    curves = []
+    per_slice = np.split(sums, len(question.slices()))
+    for where, part in zip(question.slices(), per_slice, strict=True):
+        bins = BinCounts(question.grid).width
+        positives, negatives = np.split(part[:bins], 2)
+        calibration = part[bins:] if len(part) > bins else None
+        tp, fp = (np.concatenate([[0], np.cumsum(each)]) for each in (positives, negatives))
+        curves.append(Curve(where, question.grid, tp, fp, calibration))
+    return curves
