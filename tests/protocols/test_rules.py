@@ -449,6 +449,7 @@ def test_every_change_of_a_round_changes_its_digest() -> None:
         {"runs": 4},
         {"packing": "compact"},
         {"question": b"?"},
+        {"forms": (), "sums": 3},
     ]
     assert {name for change in changes for name in change} == set(round_.__struct_fields__)
     digests = [again(round_, **({"id": round_.id} | change)).digest() for change in changes]
