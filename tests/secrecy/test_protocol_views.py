@@ -1,0 +1,357 @@
+"""What each role's view contains: the key holder's, slot by slot, and the aggregator's, byte by byte.
+
+Every test of something hidden has a counterpart that takes the hiding away and shows that the test then fails.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from fheval import Counts, field, wire
+from fheval.engines import available_engines, load_engine
+from fheval.metrics.forms import auc_contribution
+from fheval.protocols import padding, paper_malicious, paper_semi_honest
+from fheval.protocols.blinded_ratio import MASK_BOUND
+from fheval.protocols.padding import LinearCircuit
+from fheval.secrets import Randomness, residues
+from protocols.rounds import Cast, a_round, contributions_of, curve, layout_of, parameters_of
+from protocols.statistics import evenly_filled, look_alike, looks_uniform, unrelated
+
+ENGINES = available_engines()
+POINTS = 33
+
+# Two sets of data that could hardly differ more: the size, the classes' ratio and the shape of the curve.
+DATA = {
+    "large": [curve(400_000, 300_000, POINTS, bend=0.1)] * 3,
+    "small": [curve(2, 30, POINTS, bend=3.0)] * 3,
+}
+# How many aggregators answer the same uploads.
+ANSWERS = 3
+PAPER_VARIANTS = {
+    "paper": ("paper-semi-honest", "paper"),
+    "compact": ("paper-semi-honest", "compact"),
+    "paper-malicious": ("paper-malicious", "paper"),
+}
+
+Slots = npt.NDArray[np.complex128]
+
+
+# The key holder's view of a CKKS result
+
+
+@cache
+def keys_of(engine: str, protocol: str, packing: str) -> Cast:
+    """One set of keys for each protocol and packing; keys are the slow part."""
+    loaded = load_engine(engine)
+    return Cast(a_round(protocol, 3, decision_points=POINTS, engine=loaded, packing=packing), loaded)
+
+
+@cache
+def uploads_of(engine: str, variant: str, data: str) -> tuple[Cast, list[Any]]:
+    """One round of honest uploads; several aggregators answer it, each with randomness of its own."""
+    cast = keys_of(engine, *PAPER_VARIANTS[variant]).next()
+    contributions = contributions_of(cast.round, DATA[data])
+    return cast, [cast.upload(party, own) for party, own in contributions.items()]
+
+
+def answers_to(engine: str, variant: str, data: str) -> list[list[Slots]]:
+    """What a key holder finds in a few answers: all slots of all ciphertexts of each."""
+    cast, uploads = uploads_of(engine, variant, data)
+    found = []
+    for _ in range(ANSWERS):
+        aggregator = cast.aggregator()
+        for upload in uploads:
+            aggregator.receive(upload)
+        found.append(cast.slots(cast.answer(aggregator)))
+    return found
+
+
+# The same answers serve several tests, unless one has broken the aggregator.
+honest_answers = cache(answers_to)
+
+
+def kept(variant: str) -> list[int]:
+    """The slots whose real parts are the answer."""
+    if variant != "compact":
+        return [0]
+    return [0, paper_semi_honest.anchor(a_round("paper-semi-honest", 3, decision_points=POINTS).forms[0])]
+
+
+def beside_the_answer(variant: str, slots: Slots) -> npt.NDArray[np.float64]:
+    """Everything in a ciphertext that is not the answer: the other real parts, and all imaginary ones."""
+    return np.concatenate([np.delete(slots.real, kept(variant)), slots.imag])
+
+
+def partial_sums(engine: str, variant: str, data: str) -> npt.NDArray[np.float64]:
+    """What the slot sums leave in the slots of the first ciphertext: sums of products, from each slot on."""
+    cast, uploads = uploads_of(engine, variant, data)
+    (chosen,) = parameters_of(cast.round)
+    holder = cast.engine.key_holder(chosen, cast.secrets.keys[0])
+    first = [upload.runs[0] if variant == "paper-malicious" else upload.ciphertexts for upload in uploads]
+    left, right = (np.sum([holder.decrypt(each[side]).real for each in first], axis=0) for side in (0, 1))
+    sums: npt.NDArray[np.float64] = left * right
+    for step in chosen.rotations:
+        # In compact packing the last rotation key is for the rounding and not for the sum.
+        if step not in kept(variant):
+            sums = sums + np.roll(sums, -step)
+    return sums
+
+
+def hides_the_curve(engine: str, variant: str, data: str, answers: list[list[Slots]]) -> bool:
+    """Whether sizes in the first ciphertext's slots can be unrelated to the partial sums."""
+    sums = partial_sums(engine, variant, data)
+    loud = np.setdiff1d(np.flatnonzero(np.abs(sums) > np.abs(sums).max() * 1e-3), kept(variant))
+    sizes = np.mean([np.abs(first.real[loud]) for first, *_ in answers], axis=0)
+    return unrelated(sizes, np.abs(sums[loud]))
+
+
+def is_independent_noise(variant: str, answers: list[list[Slots]]) -> bool:
+    """Whether all that is not the answer can be the noise that the aggregator draws, uniform and of one size."""
+    return all(
+        looks_uniform(beside_the_answer(variant, slots), -MASK_BOUND, MASK_BOUND)
+        for answer in answers
+        for slots in answer
+    )
+
+
+def forget_to_mask(monkeypatch: pytest.MonkeyPatch, *, factor_too: bool) -> None:
+    """Leave the random numbers out of `hide`; with `factor_too`, multiply every slot by c instead of the answer's."""
+    for module in (paper_semi_honest, paper_malicious):
+        monkeypatch.setattr(module, "hide", lambda _evaluator, ciphertext, *_: ciphertext)
+        if factor_too:
+            monkeypatch.setattr(module, "sparse", lambda values: np.full(8192, values[0]))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("variant", PAPER_VARIANTS)
+def test_beside_the_blinded_numbers_a_key_holder_finds_noise(engine: str, variant: str) -> None:
+    found = {}
+    for data in DATA:
+        answers = honest_answers(engine, variant, data)
+        assert is_independent_noise(variant, answers)
+        assert hides_the_curve(engine, variant, data, answers)
+        found[data] = np.concatenate([beside_the_answer(variant, slots) for slots in answers[0]])
+    assert look_alike(found["large"], found["small"])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("variant", PAPER_VARIANTS)
+@pytest.mark.parametrize("factor_too", [False, True], ids=["additive-part", "all-masking"])
+def test_without_masking_a_key_holder_would_read_the_curve(
+    engine: str, variant: str, factor_too: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget_to_mask(monkeypatch, factor_too=factor_too)
+    answers = answers_to(engine, variant, "large")
+    assert not is_independent_noise(variant, answers)
+    assert not hides_the_curve(engine, variant, "large", answers)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("variant", PAPER_VARIANTS)
+def test_two_answers_to_the_same_uploads_share_nothing_but_the_ratio(engine: str, variant: str) -> None:
+    first, second, *_ = honest_answers(engine, variant, "large")
+    for one, other in zip(first, second, strict=True):
+        assert unrelated(np.delete(one.real, kept(variant)), np.delete(other.real, kept(variant)))
+        assert unrelated(one.imag, other.imag)
+        assert all(one.real[slot] != other.real[slot] for slot in kept(variant))
+    x, y = (
+        answer[0].real[0] / answer[-1 if variant == "compact" else 1].real[kept(variant)[-1]]
+        for answer in (first, second)
+    )
+    assert x == pytest.approx(y, rel=1e-6)
+
+
+# The key holder's view of a BFV result
+
+
+@cache
+def padded_cast(engine: str, protocol: str, data: str) -> tuple[Cast, list[Any]]:
+    cast = keys_of(engine, protocol, "paper").next()
+    contributions = contributions_of(cast.round, DATA[data])
+    return cast, [cast.upload(party, own) for party, own in contributions.items()]
+
+
+def padded_answer(engine: str, protocol: str, data: str) -> list[npt.NDArray[np.uint64]]:
+    """All slots of the result, one vector for each prime."""
+    cast, uploads = padded_cast(engine, protocol, data)
+    aggregator = cast.aggregator()
+    for upload in uploads:
+        aggregator.receive(upload)
+    return cast.slots(cast.answer(aggregator))
+
+
+def true_products(engine: str, protocol: str, data: str, index: int) -> npt.NDArray[np.uint64]:
+    """V_L·V_R in the order of the slots, for one prime: what the slots would hold with nothing but their weight."""
+    cast, uploads = padded_cast(engine, protocol, data)
+    layout = layout_of(cast.round)
+    total = padding.UploadSum(2 * layout.terms * len(layout.primes))
+    for upload in uploads:
+        total.add(upload.values, upload.sender)
+    pads = padding.leader_pad_sums(cast.round, cast.secrets.seed, cast.round.parties, layout.primes, 2 * layout.terms)
+    prime = layout.primes[index]
+    sums = field.subtract(total.totals(layout.primes)[index], pads[index], prime)
+    left, right = (half[layout.plan.source] for half in np.split(sums, 2))
+    return field.multiply(left, right, prime)
+
+
+def distinct_quotients(engine: str, protocol: str) -> list[int]:
+    """For each prime, how many different weights w = slot/product the slots of the first group suggest."""
+    cast, _ = padded_cast(engine, protocol, "large")
+    layout = layout_of(cast.round)
+    found = []
+    for index, (slots, prime) in enumerate(zip(padded_answer(engine, protocol, "large"), layout.primes, strict=True)):
+        group = slice(0, layout.plan.ends[0] - 1)
+        pairs = zip(
+            slots[group].tolist(), true_products(engine, protocol, "large", index)[group].tolist(), strict=False
+        )
+        found.append(len({slot * pow(product, -1, prime) % prime for slot, product in pairs if product}))
+    return found
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("protocol", ["padded", "padded-verified"])
+@pytest.mark.parametrize("data", DATA)
+def test_the_residues_of_a_result_are_uniform_in_used_and_unused_slots(engine: str, protocol: str, data: str) -> None:
+    cast, _ = padded_cast(engine, protocol, data)
+    layout = layout_of(cast.round)
+    used = len(layout.plan.source)
+    answers = [padded_answer(engine, protocol, data) for _ in range(3)]
+    for prime, *slots in zip(layout.primes, *answers, strict=True):
+        assert evenly_filled(np.concatenate([each[used:] for each in slots]), 64, prime)
+        assert evenly_filled(np.concatenate([each[:used] for each in slots]), 8, prime)
+        first, second, _ = slots
+        assert not np.any(first == second)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("protocol", ["padded", "padded-verified"])
+def test_only_the_sums_of_groups_mean_something(engine: str, protocol: str) -> None:
+    """Without the mask every slot is its product times one weight; with it every slot suggests another weight."""
+    assert min(distinct_quotients(engine, protocol)) > 25
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("protocol", ["padded", "padded-verified"])
+def test_without_the_mask_every_slot_would_mean_something(
+    engine: str, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def offsets_only(self: LinearCircuit, offsets: list[int], _: Randomness) -> npt.NDArray[np.uint64]:
+        vector = np.zeros(len(self.plan.source), dtype=np.uint64)
+        vector[np.array(self.plan.ends) - 1] = [offset % self.prime for offset in offsets]
+        return vector
+
+    monkeypatch.setattr(LinearCircuit, "masks", offsets_only)
+    # In `padded` the first group has one weight for num and one for den, which is its last slot and left out.
+    assert max(distinct_quotients(engine, protocol)) == 1
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_without_random_numbers_unused_slots_would_not_be_uniform(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def short_vectors_only(rng: Randomness, modulus: int, count: int) -> npt.NDArray[np.uint64]:
+        return residues(rng, modulus, count) if count < 1000 else np.zeros(count, dtype=np.uint64)
+
+    monkeypatch.setattr(padding, "residues", short_vectors_only)
+    cast, _ = padded_cast(engine, "padded", "large")
+    slots = padded_answer(engine, "padded", "large")[0]
+    assert not evenly_filled(slots[len(layout_of(cast.round).plan.source) :], 64, layout_of(cast.round).primes[0])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("protocol", ["padded", "padded-verified"])
+def test_a_result_is_switched_down_to_one_prime(engine: str, protocol: str) -> None:
+    cast, uploads = padded_cast(engine, protocol, "small")
+    aggregator = cast.aggregator()
+    for upload in uploads:
+        aggregator.receive(upload)
+    result = cast.answer(aggregator)
+    for chosen, public, sheets in zip(parameters_of(cast.round), cast.setup.keys, result.ciphertexts, strict=True):
+        evaluator = cast.engine.evaluator(chosen, public)
+        assert [evaluator.load(data).limbs for data in sheets] == [1]
+
+
+# The aggregator's view
+
+
+def residues_sent(upload: Any, layout: Any) -> list[npt.NDArray[np.uint64]]:
+    """The residues of an upload, prime by prime."""
+    data = np.frombuffer(bytes(upload.values), dtype=np.uint8)
+    values = data[: 12 * layout.terms * len(layout.primes)].reshape(-1, 6)
+    words = np.zeros((len(values), 8), dtype=np.uint8)
+    words[:, :6] = values
+    return np.split(words.view("<u8").ravel(), len(layout.primes))
+
+
+def uploads_of_one_party(protocol: str, counts: Counts) -> tuple[Any, Any]:
+    cast = Cast(a_round(protocol, 3, decision_points=1000))
+    return cast.upload("hospital-1", [auc_contribution(counts)]), layout_of(cast.round)
+
+
+@pytest.mark.parametrize("protocol", ["padded", "padded-verified"])
+def test_uploads_are_uniform_and_alike_for_any_data(protocol: str) -> None:
+    seen: dict[str, list[npt.NDArray[np.uint64]]] = {}
+    for name, counts in (("none", Counts.zero(1000)), ("many", curve(9_000_000, 7_000_000, 1000, bend=0.1))):
+        upload, layout = uploads_of_one_party(protocol, counts)
+        seen[name] = residues_sent(upload, layout)
+        for prime, values in zip(layout.primes, seen[name], strict=True):
+            assert int(values.max()) < prime
+            assert evenly_filled(values, 64, prime)
+    for none, many in zip(seen["none"], seen["many"], strict=True):
+        assert look_alike(none, many)
+
+
+@pytest.mark.parametrize("protocol", ["padded", "padded-verified"])
+def test_without_pads_uploads_would_show_the_data(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(padding, "pad", lambda *labels: np.zeros(labels[-1], dtype=np.uint64))
+    upload, layout = uploads_of_one_party(protocol, Counts.zero(1000))
+    assert not evenly_filled(residues_sent(upload, layout)[0], 64, layout.primes[0])
+
+
+@pytest.mark.parametrize("protocol", ["padded", "padded-verified"])
+def test_equal_data_is_never_sent_as_equal_bytes(protocol: str) -> None:
+    cast = Cast(a_round(protocol, 3, decision_points=100))
+    own = [auc_contribution(curve(40, 70, 100))]
+    rounds = [cast, cast.next(), cast.next(leader="hospital-2")]
+    sent = [
+        residues_sent(each.upload(party, own), layout_of(each.round)) for each in rounds for party in cast.round.parties
+    ]
+    values = np.concatenate([part for upload in sent for part in upload])
+    # Not one residue in common: 46-bit numbers, a few thousand of them.
+    assert len(np.unique(values)) == len(values)
+
+
+@pytest.mark.parametrize("protocol", ["padded", "padded-verified"])
+def test_an_upload_is_its_round_its_sender_and_as_many_bytes_for_any_data(protocol: str) -> None:
+    cast = Cast(a_round(protocol, 3, decision_points=100))
+    layout = layout_of(cast.round)
+    encoded = [
+        wire.encode(cast.upload("hospital-1", [auc_contribution(counts)]))
+        for counts in (Counts.zero(100), curve(40, 70, 100))
+    ]
+    size = padding.packed_size(2 * layout.terms * len(layout.primes))
+    assert len({len(data) for data in encoded}) == 1
+    heads = {data[:-size] for data in encoded}
+    assert len(heads) == 1
+    (head,) = heads
+    # What remains beside the padded values: magic and version, the type, round, sender, and a few length bytes.
+    for known in (b"FHEV\x01", b"PaddedCounts", cast.round.id.encode(), b"hospital-1"):
+        assert known in head
+        head = head.replace(known, b"")
+    assert len(head) <= 12
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("variant", PAPER_VARIANTS)
+def test_encrypted_uploads_of_equal_data_have_no_bytes_in_common(engine: str, variant: str) -> None:
+    _, uploads = uploads_of(engine, variant, "small")
+    first, second = (
+        [bytes(data) for data in (upload.runs[0] if variant == "paper-malicious" else upload.ciphertexts)]
+        for upload in uploads[:2]
+    )
+    pieces = {data[start : start + 16] for data in first for start in range(1024, len(data) - 16, 16)}
+    others = {data[start : start + 16] for data in second for start in range(1024, len(data) - 16, 16)}
+    assert not pieces & others
