@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fheval import wire
 from fheval.errors import ConfigError, RemoteProtocolError
-from fheval.wire import HEADER, MAGIC, VERSION, Message, decode, encode
+from fheval.wire import HEADER, MAGIC, VERSION, Blob, Message, decode, encode
 
 
 class Share(Message, frozen=True):
@@ -84,6 +84,16 @@ def test_equal_messages_give_equal_bytes_and_others_do_not(first: Share, second:
 def test_nested_messages() -> None:
     message = Envelope(inner=SHARE, index={"a": b"1"})
     assert decode(encode(message), Envelope, sender="north") == message
+
+
+class Sleeve(Message, frozen=True):
+    content: Blob
+
+
+def test_a_message_inside_another_is_read_where_it_lies() -> None:
+    sleeve = decode(encode(Sleeve(content=encode(SHARE))), Sleeve, sender="north")
+    assert decode(sleeve.content, Share, sender="north") == SHARE
+    refused(decode(encode(Sleeve(content=b"fhev")), Sleeve, sender="north").content)
 
 
 def test_the_encoding_is_pinned() -> None:

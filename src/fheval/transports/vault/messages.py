@@ -146,6 +146,9 @@ class Refusal(Message, frozen=True, kw_only=True):
 
 REFUSAL = encode(Refusal())
 
+# What is asked of a round; `Hello` is about none.
+StageRequest = SetUp | Submit | Pads | Result | Broadcast
+
 REQUESTS: dict[Stage, type[Message]] = {
     Stage.HELLO: Hello,
     Stage.SETUP: SetUp,

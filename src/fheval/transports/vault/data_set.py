@@ -1,0 +1,120 @@
+"""A party's data as a vault uses it: one file, counted for a question when a round asks, and recognised by its content.
+
+The file is read in chunks, so that its size does not matter, and read again only when it has changed.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+from fheval.counting import UNNAMED, Chunk, Column, Table, count_file, read_chunks
+from fheval.errors import InputError
+from fheval.metrics.forms import Contribution, auc_contribution
+from fheval.metrics.party import tally_party
+from fheval.metrics.question import Question
+from fheval.secrets import Randomness
+
+# Most consortia ask the same few questions again and again.
+_KEPT_COUNTS = 8
+
+_PIECE = 1 << 20
+
+# Device, inode, size, and the times of the last change of content and of the file's record.
+_Version = tuple[int, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """A party's share of one question, and the data set that it comes from."""
+
+    data_set: str
+    samples: int = field(repr=False)
+    contributions: Sequence[Contribution] = field(repr=False)
+
+
+class DataSet:
+    """The file that a vault answers from."""
+
+    def __init__(self, path: Path, *, label_column: str | None = None, score_column: str | None = None) -> None:
+        self.path = path
+        self._columns = {"label_column": label_column, "score_column": score_column}
+        self._version: _Version | None = None
+        self._fingerprint = ""
+        self._counts: OrderedDict[Question, Counted] = OrderedDict()
+
+    def check(self) -> None:
+        """Refuse a file that cannot be read at all, or has no such columns, before any round asks."""
+        for chunk in self._chunks():
+            if len(chunk):
+                return
+        raise InputError(f"{self.path}: there are no rows. Give at least one label and score.")
+
+    def fingerprint(self) -> str:
+        """The SHA-256 of the file: data sets are told apart by content, not by name or column."""
+        version = self._look()
+        if version != self._version:
+            self._counts.clear()
+            self._fingerprint = self._hashed()
+            self._require_unchanged(version)
+            self._version = version
+        return self._fingerprint
+
+    def count(self, question: Question, rng: Randomness) -> Counted:
+        """Count the file for a question; `rng` draws the weights of resamples."""
+        data_set = self.fingerprint()
+        if question in self._counts:
+            self._counts.move_to_end(question)
+            return self._counts[question]
+        counted = self._counted(question, data_set, rng)
+        if self._version is not None:
+            self._require_unchanged(self._version)
+        # Resamples are drawn anew for each round: the same ones twice would say more than two.
+        if not question.replicates:
+            self._counts[question] = counted
+            if len(self._counts) > _KEPT_COUNTS:
+                self._counts.popitem(last=False)
+        return counted
+
+    def _counted(self, question: Question, data_set: str, rng: Randomness) -> Counted:
+        if question == Question(grid=question.grid):
+            counts = count_file(self.path, question.grid, **self._columns)
+            return Counted(data_set=data_set, samples=counts.samples, contributions=[auc_contribution(counts)])
+        tally = tally_party(question, map(_table, self._chunks()), rng)
+        return Counted(data_set=data_set, samples=tally.rows, contributions=tally.contributions())
+
+    def _chunks(self) -> Iterator[Chunk]:
+        return read_chunks(self.path, **self._columns)
+
+    def _look(self) -> _Version:
+        try:
+            facts = self.path.stat()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise InputError(
+                f"{self.path}: cannot be opened ({reason}). Check the path and its permissions."
+            ) from error
+        return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
+
+    def _hashed(self) -> str:
+        content = sha256()
+        with self.path.open("rb") as file:
+            while piece := file.read(_PIECE):
+                content.update(piece)
+        return content.hexdigest()
+
+    def _require_unchanged(self, version: _Version) -> None:
+        if self._look() != version:
+            raise InputError(f"{self.path}: the file changed while it was read. Put new data beside it, then move it.")
+
+
+def _table(chunk: Chunk) -> Table:
+    return Table(
+        labels=Column(chunk.labels, chunk.labels_from),
+        scores={UNNAMED: (Column(chunk.scores, chunk.scores_from),)},
+        first_row=chunk.first_row,
+        first_line=chunk.first_line,
+    )
