@@ -14,6 +14,7 @@ from fheval.counting.readers import (
     read_pair_chunks,
 )
 from fheval.counting.table import UNNAMED, Column, Table
+from fheval.counting.table_files import TableColumns, TableFile
 from fheval.counting.tally import bin_numbers
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "Counts",
     "Grid",
     "Table",
+    "TableColumns",
+    "TableFile",
     "as_grid",
     "bin_numbers",
     "count_chunks",

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from fheval.counting.blocks import Block, read_blocks
-from fheval.counting.chunks import Chunk, Place
-from fheval.counting.columns import choose_columns
+from fheval.counting.chunks import Place
+from fheval.counting.columns import ColumnChunk, Wanted, find_columns, require_two
 from fheval.errors import InputError
 
 _CSV_SEPARATORS = (",", ";", "\t")
@@ -29,11 +30,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One wanted column: its position, its name for messages, and whether it may hold true and false."""
+    """One wanted column: its position, its name for messages, and what is in it."""
 
     position: int
     place: Place
-    booleans: bool
+    kind: Literal["label", "score", "text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,39 +50,40 @@ class Table:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parsed:
-    """A block's wanted columns as numbers; `first_line` is None where records span lines."""
+    """A block's wanted columns, text or numbers; `first_line` is None where records span lines."""
 
-    values: tuple[Floats, ...]
+    values: tuple[NDArray[Any], ...]
     first_line: int | None
 
 
-def csv_chunks(path: Path, label_column: str | None, score_column: str | None) -> Iterator[Chunk]:
+def csv_columns(path: Path, wanted: Sequence[Wanted]) -> Iterator[ColumnChunk]:
     """Read a CSV file with a header; comma, semicolon or tab, whichever the header has most of."""
     table: Table | None = None
     first_row = 0
     for block in read_blocks(path, quotes=True):
         if table is None:
             names, separator, block = _split_header(path, block)
-            table = _csv_table(str(path), names, separator, label_column, score_column)
+            table = _csv_table(str(path), names, separator, wanted)
         chunk = _chunk(table, block, first_row)
-        first_row += len(chunk)
+        first_row += len(chunk.columns[0][0])
         yield chunk
 
 
-def text_chunks(path: Path) -> Iterator[Chunk]:
+def text_columns(path: Path, wanted: Sequence[Wanted]) -> Iterator[ColumnChunk]:
     """Read a text file without a header: a label and a score a line, separated by one comma, tab or blank."""
+    require_two(str(path), wanted)
     table: Table | None = None
     first_row = 0
     for block in read_blocks(path, quotes=False):
         table = table or _text_table(path, block)
         chunk = _chunk(table, block, first_row)
-        first_row += len(chunk)
+        first_row += len(chunk.columns[0][0])
         yield chunk
 
 
 def text_column(path: Path, *, labels: bool) -> Iterator[Floats]:
     """Read a text file of one number a line."""
-    table = Table(str(path), ",", False, 1, (Column(0, Place(str(path)), booleans=labels),))
+    table = Table(str(path), ",", False, 1, (Column(0, Place(str(path)), "label" if labels else "score"),))
     first_row = 0
     for block in read_blocks(path, quotes=False):
         values = _parse(table, block, first_row).values[0]
@@ -89,15 +91,13 @@ def text_column(path: Path, *, labels: bool) -> Iterator[Floats]:
         yield values
 
 
-def _csv_table(
-    file: str, names: list[str], separator: str, label_column: str | None, score_column: str | None
-) -> Table:
-    label, score = choose_columns(file, names, label_column, score_column)
-    wanted = (
-        Column(label, Place(file, names[label]), booleans=True),
-        Column(score, Place(file, names[score]), booleans=False),
-    )
-    return Table(file, separator, True, len(names), wanted)
+def _csv_table(file: str, names: list[str], separator: str, wanted: Sequence[Wanted]) -> Table:
+    positions = find_columns(file, names, wanted)
+    columns = [
+        Column(position, Place(file, names[position]), each.kind)
+        for position, each in zip(positions, wanted, strict=True)
+    ]
+    return Table(file, separator, True, len(names), tuple(columns))
 
 
 def _split_header(path: Path, block: Block) -> tuple[list[str], str, Block]:
@@ -124,14 +124,13 @@ def _text_table(path: Path, block: Block) -> Table:
             "Give two files, one of labels and one of scores, or put both on each line."
         )
     places = (Place(str(path), "label"), Place(str(path), "score"))
-    return Table(str(path), separator, False, 2, (Column(0, places[0], True), Column(1, places[1], False)))
+    return Table(str(path), separator, False, 2, (Column(0, places[0], "label"), Column(1, places[1], "score")))
 
 
-def _chunk(table: Table, block: Block, first_row: int) -> Chunk:
+def _chunk(table: Table, block: Block, first_row: int) -> ColumnChunk:
     parsed = _parse(table, block, first_row)
-    labels, scores = parsed.values
-    label_place, score_place = (column.place for column in table.columns)
-    return Chunk(labels, scores, first_row, parsed.first_line, label_place, score_place)
+    places = [column.place for column in table.columns]
+    return ColumnChunk(tuple(zip(parsed.values, places, strict=True)), first_row, parsed.first_line)
 
 
 def _parse(table: Table, block: Block, first_row: int) -> Parsed:
@@ -141,9 +140,10 @@ def _parse(table: Table, block: Block, first_row: int) -> Parsed:
         frame = _read(table, block, pl.Float64())
     except pl.exceptions.PolarsError:
         return _parse_text(table, block, first_row)
-    if any(series.null_count() for series in frame):
+    series = [frame[str(column.position)] for column in table.columns]
+    if any(each.null_count() for each, column in zip(series, table.columns, strict=True) if column.kind != "text"):
         return _parse_text(table, block, first_row)
-    values = tuple(frame[str(column.position)].to_numpy() for column in table.columns)
+    values = tuple(_text(each) if each.dtype == pl.String else each.to_numpy() for each in series)
     return Parsed(values, _first_line(block, frame.height))
 
 
@@ -154,16 +154,23 @@ def _parse_text(table: Table, block: Block, first_row: int) -> Parsed:
     except pl.exceptions.PolarsError as error:
         raise _malformed(table, block, first_row, error) from error
     first_line = _first_line(block, frame.height)
-    values = []
+    values: list[NDArray[Any]] = []
     for column in table.columns:
         words = frame[str(column.position)].str.strip_chars()
-        numbers = _numbers(words, booleans=column.booleans)
+        if column.kind == "text":
+            values.append(_text(words))
+            continue
+        numbers = _numbers(words, booleans=column.kind == "label")
         if numbers.null_count():
             row = int(numbers.is_null().arg_max() or 0)
             where = column.place.at(first_row + row, None if first_line is None else first_line + row)
             raise InputError(f"{where}: {_told(words[row])}. Correct it or leave the row out.")
         values.append(numbers.to_numpy())
     return Parsed(tuple(values), first_line)
+
+
+def _text(words: pl.Series) -> NDArray[np.str_]:
+    return np.asarray(words.str.strip_chars().fill_null("").to_list(), dtype=np.str_)
 
 
 def _numbers(words: pl.Series, *, booleans: bool) -> pl.Series:
@@ -178,7 +185,8 @@ def _told(word: str | None) -> str:
 
 def _read(table: Table, block: Block, dtype: pl.DataType) -> pl.DataFrame:
     wanted = {column.position for column in table.columns}
-    schema = {str(i): dtype if i in wanted else pl.String() for i in range(table.width)}
+    numeric = {column.position for column in table.columns if column.kind != "text"}
+    schema = {str(i): dtype if i in numeric else pl.String() for i in range(table.width)}
     return pl.read_csv(
         block.data,
         has_header=False,

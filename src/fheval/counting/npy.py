@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fheval.counting.chunks import Chunk, Place
-from fheval.counting.columns import choose_columns
+from fheval.counting.chunks import Place
+from fheval.counting.columns import ColumnChunk, Wanted, find_columns, require_two
 from fheval.errors import InputError
 
 # A map of a stretch is dropped before the next is made, so that a large file is never resident as a whole.
@@ -44,13 +44,13 @@ class Layout:
         return np.memmap(self.path, dtype=self.dtype, mode="r", offset=offset, shape=shape)
 
 
-def npy_chunks(path: Path, label_column: str | None, score_column: str | None) -> Iterator[Chunk]:
+def npy_columns(path: Path, wanted: Sequence[Wanted]) -> Iterator[ColumnChunk]:
     """Read an NPY file: an array with named fields, or one with two columns, labels then scores."""
     layout = _layout(path)
     if layout.dtype.names is not None and len(layout.shape) == 1:
-        yield from _field_chunks(layout, label_column, score_column)
+        yield from _field_chunks(layout, wanted)
     elif len(layout.shape) == 2 and layout.shape[1] == 2:
-        yield from _two_column_chunks(layout)
+        yield from _two_column_chunks(layout, wanted)
     else:
         raise InputError(
             f"{path}: an array of shape {layout.shape} and type {layout.dtype} is not labels and scores. "
@@ -68,22 +68,26 @@ def npy_column(path: Path) -> Iterator[NDArray[Any]]:
         yield layout.stretch(start, stop)
 
 
-def _field_chunks(layout: Layout, label_column: str | None, score_column: str | None) -> Iterator[Chunk]:
+def _field_chunks(layout: Layout, wanted: Sequence[Wanted]) -> Iterator[ColumnChunk]:
     file, names = str(layout.path), list(layout.dtype.names or ())
-    label, score = (names[i] for i in choose_columns(file, names, label_column, score_column))
-    places = Place(file, label), Place(file, score)
-    _check_numeric(layout.dtype[label], places[0])
-    _check_numeric(layout.dtype[score], places[1])
+    places = [Place(file, names[i]) for i in find_columns(file, names, wanted)]
+    for place, each in zip(places, wanted, strict=True):
+        if each.kind != "text":
+            _check_numeric(layout.dtype[str(place.column)], place)
     for start, stop in _stretches(layout):
         rows = layout.stretch(start, stop)
-        yield Chunk(rows[label], rows[score], start, None, *places)
+        columns = [rows[place.column] for place in places]
+        values = [v.astype(np.str_) if w.kind == "text" else v for v, w in zip(columns, wanted, strict=True)]
+        yield ColumnChunk(tuple(zip(values, places, strict=True)), start)
 
 
-def _two_column_chunks(layout: Layout) -> Iterator[Chunk]:
+def _two_column_chunks(layout: Layout, wanted: Sequence[Wanted]) -> Iterator[ColumnChunk]:
     places = Place(str(layout.path), "0"), Place(str(layout.path), "1")
+    require_two(str(layout.path), wanted)
     _check_numeric(layout.dtype, places[0])
     for start, stop in _stretches(layout):
-        yield Chunk(layout.column(0, start, stop), layout.column(1, start, stop), start, None, *places)
+        values = layout.column(0, start, stop), layout.column(1, start, stop)
+        yield ColumnChunk(tuple(zip(values, places, strict=True)), start)
 
 
 def _stretches(layout: Layout) -> Iterator[tuple[int, int]]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fheval.counting.chunks import Chunk, Place
-from fheval.counting.columns import choose_columns
+from fheval.counting.chunks import Place
+from fheval.counting.columns import ColumnChunk, Wanted, find_columns
 from fheval.errors import InputError
 
 # Two million rows of two 8-byte columns are 32 MB; measured peak for 10⁸ rows: 0.2 to 0.35 GB, 0.9 GB in the
@@ -27,8 +28,8 @@ _PLAIN = (
 _UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 
 
-def parquet_chunks(path: Path, label_column: str | None, score_column: str | None) -> Iterator[Chunk]:
-    """Read the two columns of a Parquet file slice by slice.
+def parquet_columns(path: Path, wanted: Sequence[Wanted]) -> Iterator[ColumnChunk]:
+    """Read the wanted columns of a Parquet file slice by slice.
 
     Slices and not Polars' streaming batches: those hold a whole row group, and a file may be just one.
     """
@@ -40,15 +41,27 @@ def parquet_chunks(path: Path, label_column: str | None, score_column: str | Non
     except _UNREADABLE as error:
         raise _unreadable(file, error) from error
     names = schema.names()
-    places = [Place(file, names[i]) for i in choose_columns(file, names, label_column, score_column)]
-    wanted = table.select([_numeric(place, schema[str(place.column)]) for place in places])
+    places = [Place(file, names[i]) for i in find_columns(file, names, wanted)]
+    # A column may be wanted twice, so that it goes by its number here.
+    chosen = table.select(
+        [
+            _chosen(place, each, schema[str(place.column)]).alias(str(number))
+            for number, (place, each) in enumerate(zip(places, wanted, strict=True))
+        ]
+    )
     for first_row in range(0, rows, SLICE_ROWS):
         try:
-            frame = wanted.slice(first_row, SLICE_ROWS).collect()
+            frame = chosen.slice(first_row, SLICE_ROWS).collect()
         except _UNREADABLE as error:
             raise _unreadable(file, error) from error
-        labels, scores = (_array(series, place, first_row) for series, place in zip(frame, places, strict=True))
-        yield Chunk(labels, scores, first_row, labels_from=places[0], scores_from=places[1])
+        columns = zip(frame, places, wanted, strict=True)
+        yield ColumnChunk(tuple((_array(*each, first_row), each[1]) for each in columns), first_row)
+
+
+def _chosen(place: Place, wanted: Wanted, dtype: pl.DataType) -> pl.Expr:
+    if wanted.kind == "text":
+        return pl.col(str(place.column)).cast(pl.String)
+    return _numeric(place, dtype)
 
 
 def _numeric(place: Place, dtype: pl.DataType) -> pl.Expr:
@@ -63,7 +76,9 @@ def _numeric(place: Place, dtype: pl.DataType) -> pl.Expr:
     )
 
 
-def _array(series: pl.Series, place: Place, first_row: int) -> NDArray[Any]:
+def _array(series: pl.Series, place: Place, wanted: Wanted, first_row: int) -> NDArray[Any]:
+    if wanted.kind == "text":
+        return np.asarray(series.fill_null("").to_list(), dtype=np.str_)
     if series.null_count():
         row = int(series.is_null().arg_max() or 0)
         raise InputError(f"{place.at(first_row + row)}: the value is missing. Correct it or leave the row out.")

@@ -13,7 +13,7 @@ belonging to row i of the other. Labels are 0 or 1: integers, floats or booleans
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fheval.counting.chunks import Chunk, Place, first_bad_label, first_bad_score
+from fheval.counting.columns import ColumnChunk, Wanted, label_and_score
 from fheval.counting.counts import Counts, count_chunks
-from fheval.counting.delimited import csv_chunks, text_chunks, text_column
+from fheval.counting.delimited import csv_columns, text_column, text_columns
 from fheval.counting.grid import Grid, as_grid
-from fheval.counting.npy import npy_chunks, npy_column
-from fheval.counting.parquet import parquet_chunks
+from fheval.counting.npy import npy_column, npy_columns
+from fheval.counting.parquet import parquet_columns
 from fheval.errors import InputError
 
 FilePath = str | PathLike[str]
+
+_READERS: dict[str, Callable[[Path, Sequence[Wanted]], Iterator[ColumnChunk]]] = {
+    ".csv": csv_columns,
+    ".tsv": csv_columns,
+    ".parquet": parquet_columns,
+    ".pq": parquet_columns,
+    ".npy": npy_columns,
+    ".txt": text_columns,
+}
 Arrays = tuple[NDArray[np.uint8], NDArray[np.float64]]
 
 
@@ -71,16 +81,16 @@ def read_pair(labels_path: FilePath, scores_path: FilePath, decision_points: int
 
 def read_chunks(path: FilePath, *, label_column: str | None = None, score_column: str | None = None) -> Iterator[Chunk]:
     """Iterate over the rows of a file in chunks of bounded size, unchecked but for their form."""
+    chunks = read_columns(path, label_and_score(label_column, score_column))
+    return (chunk.as_labels_and_scores() for chunk in chunks)
+
+
+def read_columns(path: FilePath, wanted: Sequence[Wanted]) -> Iterator[ColumnChunk]:
+    """Iterate over the wanted columns of a file in chunks of bounded size, unchecked but for their form."""
     file = _existing(path)
     ending = file.suffix.lower()
-    if ending in (".csv", ".tsv"):
-        return csv_chunks(file, label_column, score_column)
-    if ending in (".parquet", ".pq"):
-        return parquet_chunks(file, label_column, score_column)
-    if ending == ".npy":
-        return npy_chunks(file, label_column, score_column)
-    if ending == ".txt":
-        return text_chunks(file)
+    if ending in _READERS:
+        return _READERS[ending](file, wanted)
     raise InputError(f"{file}: unknown kind of file {ending!r}. Use .csv, .tsv, .parquet, .pq, .npy or .txt.")
 
 
