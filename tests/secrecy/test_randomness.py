@@ -1,0 +1,179 @@
+"""Where randomness comes from: the operating system's generator, streams derived from the seed, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fheval.engines import clear, container
+from fheval.protocols import padded, paper_malicious, paper_semi_honest, run_round
+from fheval.protocols.padding import LinearCircuit
+from fheval.protocols.release import RoundedRelease
+from fheval.protocols.round import Round, leader_set_up
+from fheval.secrets import Randomness, Secret, Stream, SystemRandomness
+from fheval.transports.in_process import InProcess
+from fheval.wire import Message
+from protocols.rounds import ALL, CLEAR, PADDED, PAPER, Cast, a_round, contributions_of, curve
+
+COUNTS = [curve(40, 70), curve(0, 25), curve(9, 1)]
+
+
+class Record(InProcess):
+    """Keeps the bytes of every message."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[tuple[str, bytes]] = []
+
+    def carry(self, kind: str, message: Message) -> bytes:
+        data = super().carry(kind, message)
+        self.sent.append((kind, data))
+        return data
+
+
+def everything_sent(round_: Round, rng: Randomness) -> list[tuple[str, bytes]]:
+    """All messages of a whole round on the plaintext engine, which adds no randomness of its own."""
+    record = Record()
+    run_round(CLEAR, round_, contributions_of(round_, COUNTS), rng, record)
+    return record.sent
+
+
+def stream(number: int) -> Stream:
+    return Stream(Secret(number.to_bytes(32, "big")))
+
+
+# The argument decides everything
+
+
+@pytest.mark.parametrize("protocol", ALL)
+def test_a_round_is_a_function_of_its_randomness(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Same bytes in, same bytes out: there is no source of randomness beside the argument and the engine's own."""
+    monkeypatch.setattr(clear, "os", _Numbered())
+    round_ = a_round(protocol, 3)
+    assert everything_sent(round_, stream(1)) == everything_sent(round_, stream(1))
+
+
+class _Numbered:
+    """Stands for `os` in the plaintext engine, whose key ids are no secret."""
+
+    def urandom(self, count: int) -> bytes:
+        assert count == container.KEY_ID_BYTES
+        return bytes(count)
+
+
+@pytest.mark.parametrize("protocol", ALL)
+def test_other_randomness_changes_every_message_that_hides_something(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clear, "os", _Numbered())
+    round_ = a_round(protocol, 3)
+    differ = [
+        kind
+        for (kind, one), (_, other) in zip(
+            everything_sent(round_, stream(1)), everything_sent(round_, stream(2)), strict=True
+        )
+        if one != other
+    ]
+    # The plaintext engine does not encrypt: what it sends differs only where the protocol itself hides.
+    if protocol in PADDED:
+        assert differ == ["party_upload"] * 3 + ["leader_upload", "result", "broadcast"]
+    elif protocol == "paper-malicious":
+        assert differ == ["party_upload"] * 3 + ["result"]
+    else:
+        assert differ == ["result"]
+
+
+@pytest.mark.parametrize("protocol", ALL)
+def test_the_system_randomness_is_the_operating_systems(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `os.urandom` replaced, whole rounds repeat; so nothing else is asked for random bytes."""
+    round_ = a_round(protocol, 3)
+    runs = []
+    for _ in range(2):
+        source = stream(3)
+        monkeypatch.setattr(os, "urandom", source.draw)
+        runs.append(everything_sent(round_, SystemRandomness()))
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("protocol", ALL)
+def test_predictable_generators_are_left_alone(protocol: str) -> None:
+    before = random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
+    everything_sent(a_round(protocol, 3), SystemRandomness())
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == before  # type: ignore[index]  # noqa: NPY002
+
+
+# What is fresh in every round
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Notes every c, every K, b, e_1, e_2, every unit and every mask that an aggregator draws."""
+    notes: list[Any] = []
+
+    def note(function: Callable[..., Any], text: Callable[[Any], Any] = lambda value: value) -> Callable[..., Any]:
+        def noting(*arguments: Any) -> Any:
+            value = function(*arguments)
+            notes.append(text(value))
+            return value
+
+        return noting
+
+    for module in (paper_semi_honest, paper_malicious):
+        monkeypatch.setattr(module, "draw_blinding", note(module.draw_blinding))
+    monkeypatch.setattr(
+        RoundedRelease, "draw", note(RoundedRelease.draw, lambda b: (b.scale, b.tilt, b.noise_x, b.noise_z))
+    )
+    monkeypatch.setattr(LinearCircuit, "masks", note(LinearCircuit.masks, lambda mask: mask.tobytes()))
+    units = note(padded.Aggregator._exact_blinding, lambda pair: pair[0].tobytes())
+    monkeypatch.setattr(padded.Aggregator, "_exact_blinding", units)
+    return notes
+
+
+@pytest.mark.parametrize(
+    ("protocol", "options", "per_round"),
+    [
+        ("paper-semi-honest", {}, 1),
+        ("paper-malicious", {}, 2),
+        # K, b, e_1, e_2 once, and a mask for each of four primes.
+        ("padded", {}, 5),
+        # A unit and a mask for each of three primes.
+        ("padded", {"precision": None}, 6),
+        ("padded-verified", {}, 3),
+    ],
+    ids=str,
+)
+def test_blinding_is_drawn_anew_for_every_answer(
+    protocol: str, options: dict[str, Any], per_round: int, drawn: list[Any]
+) -> None:
+    cast = Cast(a_round(protocol, 3, **options))
+    own = contributions_of(cast.round, COUNTS)
+    # The same uploads answered by two aggregators, and another round.
+    for each in (cast, cast, cast.next()):
+        each.answer(each.served(own))
+    assert len(drawn) == 3 * per_round
+    assert len(set(drawn)) == len(drawn)
+
+
+@pytest.mark.parametrize("protocol", PAPER)
+def test_the_factor_of_the_paper_protocols_comes_from_the_argument(protocol: str, drawn: list[float]) -> None:
+    for number in (1, 1, 2):
+        everything_sent(a_round(protocol, 3), stream(number))
+    first, second, third = np.split(np.array(drawn), 3)
+    assert first.tolist() == second.tolist()
+    assert not set(first) & set(third)
+
+
+def test_set_up_makes_a_new_seed_every_time() -> None:
+    round_ = a_round("padded", 3)
+    seeds = {leader_set_up(CLEAR, round_, [], SystemRandomness())[0].seed.reveal() for _ in range(100)}
+    assert len(seeds) == 100
+    assert {len(seed) for seed in seeds} == {32}
+
+
+def test_round_ids_do_not_repeat() -> None:
+    assert len({a_round("padded", 3).id for _ in range(1000)}) == 1000
