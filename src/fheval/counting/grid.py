@@ -100,7 +100,7 @@ class Grid(msgspec.Struct, frozen=True, cache_hash=True, array_like=True, forbid
         """Read what `to_bytes` wrote; a `ConfigError` says why not."""
         try:
             return msgspec.msgpack.decode(data, type=cls)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise GridError(
                 f"These bytes do not describe decision points ({error}). Ask the sender for the round again."
             ) from error

@@ -96,7 +96,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbi
         """Read what `to_bytes` wrote; a `ConfigError` says why not."""
         try:
             return msgspec.msgpack.decode(data, type=cls)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise QuestionError(
                 f"These bytes are not a question ({error}). Ask the sender for the round again."
             ) from error

@@ -56,6 +56,9 @@ DEFAULT_PRECISION: float | None = None
 ZERO_NOISE = 5 * 2.0**-40
 FEWEST_SAMPLES = 64
 
+# Below this, c·δ would be encoded as zero, which SEAL refuses as a factor; δ is then under 2^-26 and changes nothing.
+SMALLEST_SHIFT = 2.0**-38
+
 
 class CountShare(Message, frozen=True, kw_only=True):
     """Step 4, party to aggregator: E(T), E(F), E(P), E(Q), or E(T, P) and E(F, Q) in compact packing."""
@@ -176,7 +179,7 @@ class Aggregator(AnswersOnce):
         num = ev.slot_sum(ev.multiply(t, f), form.numerator)
         den = ev.slot_sum(ev.multiply(p, q), form.denominator)
         blinded_num = ev.multiply_plain(num, sparse({0: c}))
-        if shift:
+        if abs(shift) > SMALLEST_SHIFT:
             blinded_num = ev.add(blinded_num, ev.multiply_plain(den, sparse({0: shift})))
         return [hide(ev, blinded, [0], self.rng) for blinded in (blinded_num, ev.multiply_plain(den, sparse({0: c})))]
 
@@ -186,7 +189,7 @@ class Aggregator(AnswersOnce):
         # Slots 0 … den_slot − 1 add up to num in slot 0, the ones behind to den in slot den_slot.
         sums = ev.slot_sum(ev.multiply(*self.sums.totals), den_slot)
         blinded = ev.multiply_plain(sums, sparse({0: c, den_slot: c}))
-        if shift:
+        if abs(shift) > SMALLEST_SHIFT:
             blinded = ev.add(blinded, ev.multiply_plain(ev.rotate(sums, den_slot), sparse({0: shift})))
         return [hide(ev, blinded, [0, den_slot], self.rng)]
 
