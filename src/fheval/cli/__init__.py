@@ -20,6 +20,7 @@ COMMANDS = (
     ("simulate", "fheval.cli.simulate", "Split one data set at random among parties, then as evaluate."),
     ("bench", "fheval.cli.bench", "Ratios between protocols, engines and baselines, measured in one run."),
     ("consortium", "fheval.cli.consortium", "Run a consortium: authority, kits, signed policy."),
+    ("vault", "fheval.cli.vault", "Keep a party's keys and data, and answer rounds as the policy allows."),
 )
 
 _app = typer.Typer(

@@ -1,0 +1,115 @@
+"""`fheval vault`: a party's trust boundary beside its data, and a look at what it has answered."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from fheval.cli import options
+from fheval.cli.output import check_target, write_json
+from fheval.cli.vault_views import rounds_json, rounds_table, status_json, status_table
+from fheval.errors import ConfigError
+from fheval.keys import load_kit
+from fheval.transports.vault.core import utc_now
+from fheval.transports.vault.data_set import DataSet
+from fheval.transports.vault.ledger import Ledger
+from fheval.transports.vault.listening import answers
+from fheval.transports.vault.process import VaultFiles, run_vault
+
+app = typer.Typer(
+    invoke_without_command=True,
+    epilog="Examples: fheval vault --kit ./kit --data scores.parquet  ·  fheval vault rounds --kit ./kit --json -",
+)
+
+KitOption = Annotated[Path | None, typer.Option("--kit", metavar="KIT", help="The member's kit.", show_default=False)]
+StateOption = Annotated[
+    Path | None,
+    typer.Option("--state", metavar="DIR", help="Where the ledger is kept.", show_default="KIT/vault"),
+]
+SocketOption = Annotated[
+    Path | None,
+    typer.Option("--socket", metavar="PATH", help="The Unix socket.", show_default="vault.sock beside the ledger"),
+]
+
+
+@app.callback()
+def vault(
+    context: typer.Context,
+    kit: KitOption = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="This party's labels and scores: .csv, .tsv, .parquet, .npy or .txt.",
+            show_default=False,
+        ),
+    ] = None,
+    label_column: options.LabelColumn = None,
+    score_column: options.ScoreColumn = None,
+    state: StateOption = None,
+    socket: SocketOption = None,
+) -> None:
+    """Keep this party's keys and data, and answer rounds on a Unix socket, as the policy allows.
+
+    Runs until it is told to stop; `status` and `rounds` look at its ledger, also while it runs.
+    """
+    if context.invoked_subcommand is not None:
+        if any(each is not None for each in (kit, data, label_column, score_column, state, socket)):
+            raise ConfigError(
+                f"Give the options behind the command: fheval vault {context.invoked_subcommand} --kit KIT"
+            )
+        return
+    if kit is None or data is None:
+        raise ConfigError("A vault needs --kit KIT and --data FILE. Give both.")
+    _log_to_standard_error()
+    run_vault(VaultFiles.of(kit, state, socket), DataSet(data, label_column=label_column, score_column=score_column))
+
+
+@app.command(epilog="Example: fheval vault status --kit ./kit")
+def status(
+    kit: KitOption = None, state: StateOption = None, socket: SocketOption = None, json: options.Json = None
+) -> None:
+    """Show whether the vault runs, under which policy, and how many releases its data sets have had."""
+    check_target(json)
+    files = _files(kit, state, socket)
+    member = load_kit(files.kit, now=utc_now())
+    with Ledger.read(files.ledger) as ledger:
+        found = status_json(member, ledger, files, running=answers(files.socket))
+    if json is None:
+        Console(highlight=False).print(status_table(found))
+    else:
+        write_json(json, found)
+
+
+@app.command(epilog="Example: fheval vault rounds --kit ./kit --json -")
+def rounds(kit: KitOption = None, state: StateOption = None, json: options.Json = None) -> None:
+    """List the rounds that the vault took part in, and what came out."""
+    check_target(json)
+    files = _files(kit, state, None)
+    with Ledger.read(files.ledger) as ledger:
+        history = ledger.history()
+    if json is None:
+        Console(highlight=False).print(rounds_table(history))
+    else:
+        write_json(json, rounds_json(history))
+
+
+def _files(kit: Path | None, state: Path | None, socket: Path | None) -> VaultFiles:
+    if kit is None:
+        raise ConfigError("Which vault? Name its kit with --kit KIT.")
+    return VaultFiles.of(kit, state, socket)
+
+
+def _log_to_standard_error() -> None:
+    """One line an event; systemd's journal adds the time."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    log = logging.getLogger("fheval.vault")
+    log.handlers = [handler]
+    log.setLevel(logging.INFO)
+    log.propagate = False

@@ -1,0 +1,129 @@
+"""A vault's ledger as JSON and as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+
+from fheval.evaluation.rows import result_rows
+from fheval.keys import Kit
+from fheval.metrics.question import Question
+from fheval.report.wording import decimals
+from fheval.transports.vault.ledger import Ledger
+from fheval.transports.vault.ledger_records import History
+from fheval.transports.vault.process import VaultFiles
+from fheval.transports.vault.verdict import Ending
+
+# Behind the intervals of a round with resamples.
+_LEVEL = 0.95
+
+_SHOWN_DIGITS = 8
+
+
+def status_json(kit: Kit, ledger: Ledger, files: VaultFiles, *, running: bool) -> dict[str, Any]:
+    """The vault at one glance."""
+    history = ledger.history()
+    used = sorted({each.use.data_set for each in history if each.use is not None})
+    return {
+        "member": kit.identity.name,
+        "consortium": kit.policy.consortium,
+        "running": running,
+        "socket": str(files.socket),
+        "policy_version": kit.policy.version,
+        "highest_policy_version": ledger.policy_version(),
+        "rounds": len(history),
+        "released": sum(_state(each) == Ending.RELEASED.value for each in history),
+        "releases_per_data_set": kit.policy.rules.releases_per_data_set,
+        "data_sets": [{"data_set": data_set, "releases": ledger.releases(data_set)} for data_set in used],
+    }
+
+
+def rounds_json(history: Sequence[History]) -> dict[str, Any]:
+    """All rounds, the oldest first."""
+    return {"rounds": [_round_json(each) for each in history]}
+
+
+def _round_json(each: History) -> dict[str, Any]:
+    round_, verdict = each.round, each.verdict
+    question = Question.from_bytes(round_.question)
+    content: dict[str, Any] = {
+        "round": round_.id,
+        "protocol": round_.protocol,
+        "engine": round_.engine,
+        "precision": "exact" if round_.precision is None else round_.precision,
+        "decision_points": len(question.grid),
+        "leader": round_.leader,
+        "parties": list(round_.parties),
+        "roster": None if verdict is None else list(verdict.roster),
+        "state": _state(each),
+        "stages": [stage.value for stage in each.stages],
+        "began": each.began.isoformat(),
+        "ended": None if each.ended is None else each.ended.isoformat(),
+        "data_set": None if each.use is None else each.use.data_set,
+        "aborted": each.aborted,
+    }
+    if verdict is None or verdict.ending is not Ending.RELEASED:
+        return content
+    level = _LEVEL if question.replicates else None
+    rows = result_rows(question, verdict.ratios, round_.precision, level)
+    content |= {
+        "verified": verdict.verified,
+        "soundness_bits": verdict.soundness_bits,
+        "hiding_bits": verdict.hiding_bits,
+        "results": [row.to_dict() for row in rows],
+    }
+    if question.metrics == ("auc",):
+        content["auc"] = rows[0].value
+    return content
+
+
+def status_table(found: Mapping[str, Any]) -> RenderableType:
+    """The vault at one glance, for people."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_row("member", f"{found['member']} of {found['consortium']}")
+    table.add_row("vault", f"{'runs' if found['running'] else 'does not run'}, {found['socket']}")
+    table.add_row("policy", f"version {found['policy_version']}")
+    table.add_row("rounds", f"{found['rounds']}, of which {found['released']} released a result")
+    for each in found["data_sets"]:
+        allowed = found["releases_per_data_set"]
+        table.add_row("data set", f"{each['data_set'][:_SHOWN_DIGITS]}…, {each['releases']} of {allowed} releases")
+    return table
+
+
+def rounds_table(history: Sequence[History]) -> RenderableType:
+    """All rounds, for people."""
+    if not history:
+        return "No round has come yet."
+    table = Table("round", "began", "protocol", "parties", "state", "result", box=box.SIMPLE_HEAD)
+    for each in history:
+        content = _round_json(each)
+        table.add_row(
+            f"{each.round.id[:_SHOWN_DIGITS]}…",
+            f"{each.began:%Y-%m-%d %H:%M}",
+            each.round.protocol,
+            str(len(content["roster"] or each.round.parties)),
+            content["state"],
+            _results(content),
+        )
+    return table
+
+
+def _state(each: History) -> str:
+    """How a round stands; a result that was released stays so, whatever came after it."""
+    if each.verdict is not None:
+        return each.verdict.ending.value
+    return "aborted" if each.aborted is not None else "open"
+
+
+def _results(content: Mapping[str, Any]) -> str:
+    places = decimals(content["protocol"], content["precision"])
+    shown = []
+    for row in content.get("results", ()):
+        value = "undefined" if row["value"] is None else f"{row['value']:.{places}f}"
+        shown.append(f"{row['metric']} {value}")
+    verified = " (verified)" if content.get("verified") else ""
+    return "\n".join(shown) + verified
