@@ -11,6 +11,7 @@ aggregator never has one. `drive` is the loop for a transport that can be called
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -155,6 +156,23 @@ def drive(conducting: Conducting, exchange: Callable[[Exchange], Replies]) -> Re
         return report
 
 
+def in_process(handlers: Mapping[str, Callable[[bytes], bytes]]) -> Callable[[Exchange], Replies]:
+    """An exchange among vaults in this very process, for trials: `handlers` has each vault's `handle`.
+
+    A member without a handler, or whose handler raises a `TransportError`, does not answer.
+    """
+
+    def exchange(asked: Exchange) -> Replies:
+        replies = {}
+        for name, data in asked.requests.items():
+            if name in handlers:
+                with suppress(TransportError):
+                    replies[name] = handlers[name](data)
+        return replies
+
+    return exchange
+
+
 def conduct(
     plan: Plan,
     policy: Policy,
@@ -231,7 +249,10 @@ class _Attempt:
         if keys is None:
             keys = yield from self.set_up()
         self.context = RoundContext.of(self.round, keys.epoch, self.records)
-        aggregator = self.roles.module.Aggregator(self.engine, self.round, keys.public, self.rng)
+        try:
+            aggregator = self.roles.module.Aggregator(self.engine, self.round, keys.public, self.rng)
+        except (EngineError, RemoteProtocolError) as error:
+            raise self.leader_failed(str(error)) from error
         silent = yield from self.submit(aggregator, keys)
         self.require_enough(silent, reused)
         finish = self.finish_padded if isinstance(self.roles, PaddedRoles) else self.finish_paper
@@ -310,7 +331,10 @@ class _Attempt:
 
     def finish_paper(self, aggregator: Any) -> Step:
         """Stage `result` to everyone; gives those who confirmed."""
-        answer = wire.encode(aggregator.result())
+        try:
+            answer = wire.encode(aggregator.result())
+        except FhevalError as error:
+            raise _RoundFailed(f"the uploads could not be evaluated. {error}") from error
         result = Result(round=self.round.id, answer=answer, claims=tuple(self.claims))
         replies = yield self.exchange(Stage.RESULT, dict.fromkeys(self.roster, result))
         return self.confirmed(replies, Stage.RESULT)
