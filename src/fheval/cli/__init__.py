@@ -18,9 +18,12 @@ COMMANDS = (
     ("demo", "fheval.cli.demo", "A real data set, five hospitals, both threat models, the pooled truth beside them."),
     ("evaluate", "fheval.cli.evaluate", "One round over one file for each party, all roles in this process."),
     ("simulate", "fheval.cli.simulate", "Split one data set at random among parties, then as evaluate."),
+    ("attack", "fheval.cli.attack", "The adversary suite: every attack on a protocol, and how often it was caught."),
     ("bench", "fheval.cli.bench", "Ratios between protocols, engines and baselines, measured in one run."),
     ("consortium", "fheval.cli.consortium", "Run a consortium: authority, kits, signed policy."),
     ("vault", "fheval.cli.vault", "Keep a party's keys and data, and answer rounds as the policy allows."),
+    ("aggregator", "fheval.cli.aggregator", "Run a consortium's aggregator on Flower, and rounds."),
+    ("party", "fheval.cli.party", "Connect a member's vault to the aggregator."),
 )
 
 _app = typer.Typer(
