@@ -1,0 +1,145 @@
+"""`fheval aggregator`: run the SuperLink that members connect to, and rounds among them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from fheval.cli import options
+from fheval.cli.options import Packing, ScoreKind
+from fheval.cli.output import check_target, write_json
+from fheval.cli.request import EXACT, chosen_grid, chosen_precision
+from fheval.errors import ConfigError
+from fheval.keys import AggregatorKit, load_aggregator_kit
+from fheval.metrics.question import Question
+from fheval.protocols import default_precision
+from fheval.transports.flower.evaluation import evaluate as carry_out
+from fheval.transports.flower.orders import Order, Summary
+from fheval.transports.flower.state import State
+from fheval.transports.flower.superlink import run_aggregator
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Run the aggregator of a consortium on Flower. It never learns a result; members see it in their vaults.",
+    epilog="Start with: fheval aggregator up --kit ./hub --host 0.0.0.0 --port 9092 --state ./state",
+)
+
+KitDirectory = Annotated[Path, typer.Option("--kit", metavar="KIT", help="The aggregator's kit.", show_default=False)]
+StateDirectory = Annotated[
+    Path,
+    typer.Option(
+        "--state", metavar="DIR", help="Where SuperLink keeps its own files; made if missing.", show_default=False
+    ),
+]
+
+
+@app.command(epilog="Example: fheval aggregator up --kit ./hub --host 0.0.0.0 --port 9092 --state ./state")
+def up(
+    kit: KitDirectory,
+    state: StateDirectory,
+    host: Annotated[str, typer.Option(help="The address to listen on for members.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port to listen on for members.")] = 9092,
+) -> None:
+    """Run SuperLink with TLS, for the members of the policy only, until Ctrl-C or SIGTERM."""
+    now = datetime.now(timezone.utc)
+    loaded = load_aggregator_kit(kit, now=now)
+    members = len(loaded.policy.members)
+    run_aggregator(
+        loaded,
+        State.at(state),
+        host,
+        port,
+        now=now,
+        on_ready=lambda: typer.echo(f"Ready for {members} members of {loaded.policy.consortium} at {host}:{port}."),
+    )
+
+
+@app.command(
+    epilog="Examples: fheval aggregator evaluate --kit ./hub --state ./state  ·  "
+    "fheval aggregator evaluate --kit ./hub --state ./state --protocol padded-verified --precision exact --json -"
+)
+def evaluate(
+    kit: KitDirectory,
+    state: StateDirectory,
+    protocol: options.Protocol = options.PROTOCOL,
+    decision_points: options.DecisionPoints = None,
+    grid: options.GridChoice = "even",
+    score_kind: options.ScoreKindOption = ScoreKind.PROBABILITY,
+    metric: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="What is asked, such as auc or f1@0.3; repeat for more.")
+    ] = None,
+    precision: options.Precision = None,
+    engine: options.EngineName = None,
+    member: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Ask this member; repeat for more. Otherwise: all.")
+    ] = None,
+    minimum_cohort: Annotated[
+        int | None,
+        typer.Option(metavar="M", min=1, help="With fewer parties nothing is released.", show_default="the policy's"),
+    ] = None,
+    max_samples: options.MaxSamples = options.MAX_SAMPLES,
+    splits: options.Splits = options.SPLITS,
+    runs: options.Runs = options.RUNS,
+    packing: options.PackingOption = Packing.PAPER,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1, help="Who has not answered a request by then has dropped out.")
+    ] = 120.0,
+    patience: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="How long to wait for members that are not connected.")
+    ] = 20.0,
+    json_target: options.Json = None,
+) -> None:
+    """Run one round among the members that are connected; their vaults keep the result."""
+    check_target(json_target)
+    loaded = load_aggregator_kit(kit, now=datetime.now(timezone.utc))
+    if precision is None:
+        width = default_precision(protocol)
+    else:
+        chosen = chosen_precision(precision)
+        width = None if chosen == EXACT else float(chosen)
+    question = Question(
+        grid=chosen_grid(grid, decision_points, score_kind), metrics=tuple(metric) if metric else ("auc",)
+    )
+    order = Order(
+        kit=str(kit.absolute()),
+        members=_chosen_members(loaded, member),
+        protocol=protocol,
+        engine=engine,
+        question=question.to_bytes(),
+        precision=width,
+        minimum_cohort=minimum_cohort or loaded.policy.rules.minimum_cohort,
+        max_samples=max_samples,
+        splits=splits,
+        runs=runs,
+        packing=packing.value,
+        timeout=timeout,
+        patience=patience,
+    )
+    summary = carry_out(State.at(state), order)
+    if json_target is not None:
+        write_json(json_target, msgspec.to_builtins(summary))
+    else:
+        _show(summary)
+
+
+def _chosen_members(kit: AggregatorKit, names: list[str] | None) -> tuple[str, ...]:
+    all_names = tuple(record.name for record in kit.policy.members)
+    for name in names or ():
+        if name not in all_names:
+            raise ConfigError(f"--member {name} is not in the policy, which has: {', '.join(all_names)}.")
+    return tuple(dict.fromkeys(names)) if names else all_names
+
+
+def _show(summary: Summary) -> None:
+    typer.echo(f"Round {summary.round} took {summary.seconds['total']:.0f} s in {summary.exchanges} exchanges.")
+    typer.echo(f"Roster: {', '.join(summary.roster)}. Leader: {summary.leader}.")
+    if summary.dropouts:
+        typer.echo(f"Dropped out: {', '.join(summary.dropouts)}.")
+    for tried in summary.attempts:
+        if tried.failure is not None:
+            typer.echo(f"An attempt led by {tried.leader} failed: {tried.failure}")
+    typer.echo("Members see the result with: fheval vault rounds")

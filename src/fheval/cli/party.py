@@ -1,0 +1,59 @@
+"""`fheval party`: run the SuperNode that connects a member's vault to the aggregator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fheval.keys import supernode_files
+from fheval.keys.files import check_private_directory, private_subdirectory
+from fheval.transports.flower.supernode import run_supernode
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Connect a member's vault to the aggregator, through Flower.",
+    epilog="Start with: fheval party up --kit ./kit --vault /run/fheval/vault.sock --superlink hub.example.org:9092 "
+    "--state ./state",
+)
+
+
+@app.callback()
+def _party() -> None:
+    """Makes `up` a command of its own, beside which others may come."""
+
+
+@app.command(
+    epilog="Example: fheval party up --kit ./kit/supernode --vault /run/fheval/vault.sock "
+    "--superlink hub.example.org:9092 --state ./state"
+)
+def up(
+    kit: Annotated[
+        Path,
+        typer.Option(
+            metavar="KIT", help="The directory supernode/ of the member's kit, or the kit.", show_default=False
+        ),
+    ],
+    vault: Annotated[Path, typer.Option(metavar="SOCKET", help="The vault's Unix socket.", show_default=False)],
+    superlink: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where the aggregator listens.", show_default=False)
+    ],
+    state: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="Where Flower keeps its own files; made if missing.", show_default=False),
+    ],
+) -> None:
+    """Run a SuperNode that relays bytes to the vault, until Ctrl-C or SIGTERM. It needs no other file of the kit."""
+    inner = kit / "supernode"
+    key, authority = supernode_files(inner if inner.is_dir() else kit)
+    state.mkdir(parents=True, mode=0o700, exist_ok=True)
+    check_private_directory(state)
+    run_supernode(
+        key,
+        authority,
+        vault,
+        superlink,
+        private_subdirectory(state / "flwr"),
+        on_started=lambda: typer.echo(f"The SuperNode connects to {superlink} and relays to {vault}."),
+    )

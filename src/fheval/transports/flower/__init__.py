@@ -1,0 +1,1 @@
+"""Rounds over Flower: the only place that imports `flwr`. See README.md."""

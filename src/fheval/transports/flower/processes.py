@@ -1,0 +1,120 @@
+"""Child processes that end when they are told to, with all of their own children."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+_STANDARD_ERROR = 2
+_LOOK_EVERY = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process by id and start time, because ids are given out again."""
+
+    pid: int
+    started: str
+
+    @classmethod
+    def of(cls, pid: int) -> Process | None:
+        """Look a process up; None where there is none, or one that has ended and only waits to be read."""
+        try:
+            # The second field is the program's name in brackets and may hold anything, brackets included.
+            fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        except OSError:
+            return None
+        return None if fields[0] == "Z" else cls(pid, fields[19])
+
+    def lives(self) -> bool:
+        """Whether it is still the same process and has not ended."""
+        return Process.of(self.pid) == self
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, unless it has ended."""
+        if self.lives():
+            try:
+                os.kill(self.pid, number)
+            except ProcessLookupError:
+                return
+
+
+def descendants(pid: int) -> Iterator[Process]:
+    """Children of a process, their children, and so on. Linux has them in /proc; elsewhere there are none to see."""
+    for listing in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            children = listing.read_text(encoding="ascii").split()
+        except OSError:
+            continue
+        for child in map(int, children):
+            found = Process.of(child)
+            if found is not None:
+                yield found
+            yield from descendants(child)
+
+
+class Child:
+    """A program that runs until it ends or is stopped; what it prints goes to our standard error."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        # A session of its own: a Ctrl-C in the terminal reaches us alone, and we end it in order.
+        self._process = subprocess.Popen(  # noqa: S603 (the program is one of Flower's own, found by its full path)
+            command,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=_STANDARD_ERROR,
+            start_new_session=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        """Give its process id."""
+        return self._process.pid
+
+    def status(self) -> int | None:
+        """Give its exit status; None while it runs."""
+        return self._process.poll()
+
+    def stop(self, *, grace: float = 10.0) -> None:
+        """End it and all that it started: ask first, and kill what is left when `grace` seconds have passed."""
+        family = list(descendants(self.pid))
+        if self._process.poll() is None:
+            self._process.terminate()
+        deadline = time.monotonic() + grace
+        while time.monotonic() < deadline and (self._process.poll() is None or any(one.lives() for one in family)):
+            # Who was started in the meantime has to go as well.
+            family += [one for one in descendants(self.pid) if one not in family]
+            time.sleep(_LOOK_EVERY)
+        for one in family:
+            one.send(signal.SIGKILL)
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+
+
+@contextmanager
+def told_to_stop() -> Iterator[threading.Event]:
+    """Set an event on SIGINT and SIGTERM instead of ending at once, so that children can be ended first."""
+    told = threading.Event()
+    before = {number: signal.signal(number, lambda *_: told.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield told
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """Give a port that nobody listens on at this moment."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,14 @@
+"""Where the tests of the Flower transport stand in for an app's process."""
+
+from __future__ import annotations
+
+import pytest
+from flwr.supercore.task_identity import TaskIdentity
+
+
+@pytest.fixture
+def _as_an_app(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages can be made only in the process of an app, which Flower gives these numbers."""
+    monkeypatch.setattr(TaskIdentity, "_run_id", 1)
+    monkeypatch.setattr(TaskIdentity, "_node_id", 1)
+    monkeypatch.setattr(TaskIdentity, "_task_id", 1)

@@ -1,0 +1,32 @@
+"""The relay of a deployment, with a vault behind it that is opened for each message and closed again.
+
+Ray gives a party's messages to any of its processes, so that none may keep anything of a party: the ledger does.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from flwr.app import Context
+
+from fheval.engines import load_engine
+from fheval.keys import load_kit
+from fheval.transports.flower.relay import make_app
+from fheval.transports.vault.core import VaultCore, utc_now
+from fheval.transports.vault.data_set import DataSet
+from fheval.transports.vault.ledger import Ledger
+
+
+def to_core(context: Context, request: bytes) -> bytes:
+    """Ask the vault of the party that this simulated SuperNode stands for."""
+    place = Path(os.environ["FHEVAL_SIMULATED"]) / f"member-{context.node_config['partition-id']:03}"
+    engine = load_engine()
+    with Ledger.open(place / "ledger.db") as ledger:
+        core = VaultCore(
+            load_kit(place / "kit", now=utc_now()), ledger, DataSet(place / "data.csv"), {engine.name: engine}
+        )
+        return core.handle(request)
+
+
+app = make_app(to_core)

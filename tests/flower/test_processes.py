@@ -1,0 +1,92 @@
+"""A child ends when told to, with everything that it started; what does not listen is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fheval.transports.flower.processes import Child, Process, descendants, free_port, told_to_stop
+
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
+# Starts a stubborn process in a session of its own, as SuperLink does with its SuperExec, and says its id.
+PARENT = f"""
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", {STUBBORN!r}], start_new_session=True, stdout=subprocess.PIPE)
+child.stdout.readline()
+open(sys.argv[1], "w").write(str(child.pid))
+time.sleep(60)
+"""
+
+
+def wait_for(path: Path) -> str:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if path.exists() and (text := path.read_text()):
+            return text
+        time.sleep(0.02)
+    raise AssertionError(f"{path} was not written")
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> Iterator[tuple[Child, Process]]:
+    child = Child([sys.executable, "-c", PARENT, str(tmp_path / "pid")], os.environ)
+    grandchild = Process.of(int(wait_for(tmp_path / "pid")))
+    assert grandchild is not None
+    yield child, grandchild
+    child.stop(grace=0)
+
+
+def test_grandchildren_are_seen(family: tuple[Child, Process]) -> None:
+    child, grandchild = family
+    assert grandchild in list(descendants(child.pid))
+    assert child.status() is None
+
+
+def test_what_does_not_listen_is_killed(family: tuple[Child, Process]) -> None:
+    child, grandchild = family
+    child.stop(grace=0.5)
+    assert child.status() == -signal.SIGTERM
+    deadline = time.monotonic() + 5
+    while grandchild.lives() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not grandchild.lives()
+
+
+def test_stopping_twice_is_fine(family: tuple[Child, Process]) -> None:
+    child, _ = family
+    child.stop(grace=0)
+    child.stop(grace=0)
+
+
+def test_a_process_is_not_taken_for_its_successor() -> None:
+    me = Process.of(os.getpid())
+    assert me is not None
+    assert me.lives()
+    assert not Process(os.getpid(), "1").lives()
+
+
+def test_the_status_of_a_child_that_ends_by_itself() -> None:
+    child = Child([sys.executable, "-c", "raise SystemExit(3)"], os.environ)
+    deadline = time.monotonic() + 20
+    while child.status() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert child.status() == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_noted_and_the_handlers_come_back(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with told_to_stop() as told:
+        os.kill(os.getpid(), number)
+        assert told.wait(1)
+    assert signal.getsignal(number) is before
+
+
+def test_free_ports_are_free() -> None:
+    assert 1024 <= free_port() <= 65535
