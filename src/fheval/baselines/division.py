@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import acosh, ceil, log, log2
-from time import perf_counter
+from time import process_time
 from typing import Literal
 
 import numpy as np
@@ -71,6 +71,14 @@ class Approximation:
         return self.high if self.scaled else 1.0
 
     @property
+    def gain(self) -> float:
+        """The parties divide num by it, and the polynomial approximates gain/x: its values then fit.
+
+        1/x lies between 1 and κ, and gain/x between 1/√κ and √κ.
+        """
+        return (self.high / self.low) ** -0.5 if self.scaled and self.method == "chebyshev" else 1.0
+
+    @property
     def interval(self) -> tuple[float, float]:
         """Where den lies as the aggregator has it, if the bounds are right."""
         return self.low / self.unit, self.high / self.unit
@@ -78,7 +86,7 @@ class Approximation:
 
 @dataclass(frozen=True, slots=True)
 class DivisionResult:
-    """AUCs that came out for each den, the levels that the division took, and the aggregator's time for it."""
+    """AUCs that came out for each den, levels taken, and the processor time of the aggregator."""
 
     approximation: Approximation
     aucs: tuple[float, ...]
@@ -95,11 +103,12 @@ def divide(engine: Engine, approximation: Approximation, nums: ArrayLike, dens: 
     keys = engine.generate_keys(CKKS_DIVISION)
     holder = engine.key_holder(CKKS_DIVISION, keys.secret)
     evaluator = engine.evaluator(CKKS_DIVISION, keys.public)
-    uploads = [holder.encrypt(np.asarray(values, dtype=np.float64) / approximation.unit) for values in (nums, dens)]
+    units = (approximation.unit * approximation.gain, approximation.unit)
+    uploads = [holder.encrypt(_filled(values) / unit) for values, unit in zip((nums, dens), units, strict=True)]
     numerator, denominator = (evaluator.load(upload) for upload in uploads)
-    started = perf_counter()
+    started = process_time()
     quotient = aggregator_divide(evaluator, approximation, numerator, denominator)
-    seconds = perf_counter() - started
+    seconds = process_time() - started
     opened = holder.decrypt(evaluator.dump(quotient)).real[: np.size(dens)]
     return DivisionResult(
         approximation=approximation,
@@ -107,6 +116,11 @@ def divide(engine: Engine, approximation: Approximation, nums: ArrayLike, dens: 
         depth=CKKS_DIVISION.limbs - quotient.limbs,
         seconds=seconds,
     )
+
+
+def _filled(values: ArrayLike) -> Numbers:
+    """Repeated over all slots: an empty one would stand for a den of zero, which no bounds allow."""
+    return np.resize(np.asarray(values, dtype=np.float64), CKKS_DIVISION.slots)
 
 
 def aggregator_divide(
@@ -122,7 +136,9 @@ def _chebyshev(evaluator: Evaluator, approximation: Approximation, denominator: 
         from fheval.engines.openfhe import chebyshev_reciprocal
     except ImportError as error:
         raise EngineError("Chebyshev division needs the engine openfhe, which does not load here.") from error
-    return chebyshev_reciprocal(evaluator, denominator, *approximation.interval, approximation.effort)
+    return chebyshev_reciprocal(
+        evaluator, denominator, approximation.gain, *approximation.interval, approximation.effort
+    )
 
 
 def _newton(evaluator: Evaluator, approximation: Approximation, denominator: Ciphertext) -> Ciphertext:

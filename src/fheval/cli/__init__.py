@@ -18,6 +18,7 @@ COMMANDS = (
     ("demo", "fheval.cli.demo", "A real data set, five hospitals, both threat models, the pooled truth beside them."),
     ("evaluate", "fheval.cli.evaluate", "One round over one file for each party, all roles in this process."),
     ("simulate", "fheval.cli.simulate", "Split one data set at random among parties, then as evaluate."),
+    ("reproduce", "fheval.cli.reproduce", "The paper's tables and figures, run again beside the printed values."),
     ("attack", "fheval.cli.attack", "The adversary suite: every attack on a protocol, and how often it was caught."),
     ("bench", "fheval.cli.bench", "Ratios between protocols, engines and baselines, measured in one run."),
     ("consortium", "fheval.cli.consortium", "Run a consortium: authority, kits, signed policy."),

@@ -8,7 +8,15 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 T = TypeVar("T")
 
@@ -62,6 +70,45 @@ def round_bar(parties: int, *, quiet: bool) -> Iterator[Callable[[str], None]]:
                 bar.update(task, completed=finished, description=f"Round: {now}")
 
         yield on_work
+
+
+class WeightedBar:
+    """A bar over pieces of work of unequal length, with the time that remains."""
+
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
+        self._task = bar.add_task("Planning", total=None)
+
+    def begin(self, weight: float) -> None:
+        """So much lies ahead."""
+        self._bar.update(self._task, total=weight)
+
+    def start(self, name: str) -> None:
+        """This piece is next."""
+        self._bar.update(self._task, description=name)
+
+    def finish(self, weight: float) -> None:
+        """So much of what lay ahead is done."""
+        self._bar.advance(self._task, weight)
+
+
+@contextmanager
+def weighted_bar(*, quiet: bool) -> Iterator[WeightedBar]:
+    """Show how far a long computation is, and when it will be done."""
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(compact=True),
+        TextColumn("left"),
+        console=Console(stderr=True),
+        transient=True,
+        # Pieces take up to a minute: the estimate is over many of them.
+        speed_estimate_period=600,
+        disable=quiet or not sys.stderr.isatty(),
+    )
+    with progress:
+        yield WeightedBar(progress)
 
 
 def _bar(quiet: bool) -> Progress:

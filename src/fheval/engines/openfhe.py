@@ -124,8 +124,9 @@ class _Setting:
         tag = key.GetKeyTag().encode()
         if limbs not in self._writings:
             empty = self.fresh(key, np.zeros(1, dtype=np.uint64), self.limbs - limbs)
-            self._writings[limbs] = tag, MemoryFile().written_by(
-                lambda path: openfhe.SerializeToFile(path, empty, openfhe.BINARY)
+            self._writings[limbs] = (
+                tag,
+                MemoryFile().written_by(lambda path: openfhe.SerializeToFile(path, empty, openfhe.BINARY)),
             )
         written_under, data = self._writings[limbs]
         data = data.replace(written_under, tag)
@@ -313,10 +314,10 @@ class _Evaluator(Evaluator):
             handle = self._context.Compress(ciphertext.handle, ciphertext.limbs - 1)
         return Ciphertext(handle, ciphertext.limbs - 1)
 
-    def reciprocal(self, ciphertext: Ciphertext, low: float, high: float, degree: int) -> Ciphertext:
-        """1/x for every slot within [low, high], by OpenFHE's Chebyshev interpolation; other slots hold anything."""
+    def reciprocal(self, ciphertext: Ciphertext, gain: float, low: float, high: float, degree: int) -> Ciphertext:
+        """gain/x for every slot within [low, high], by Chebyshev interpolation; other slots hold anything."""
         with self._keys_in_place(), _refusals("a division"):
-            handle = self._context.EvalDivide(ciphertext.handle, low, high, degree)
+            handle = self._context.EvalChebyshevFunction(lambda x: gain / x, ciphertext.handle, low, high, degree)
         return Ciphertext(handle, self._setting.limbs - handle.GetLevel())
 
     def _level(self, ciphertext: Ciphertext) -> int:
@@ -354,12 +355,12 @@ def _clear_key_maps() -> None:
 
 
 def chebyshev_reciprocal(
-    evaluator: Evaluator, ciphertext: Ciphertext, low: float, high: float, degree: int
+    evaluator: Evaluator, ciphertext: Ciphertext, gain: float, low: float, high: float, degree: int
 ) -> Ciphertext:
-    """1/x on [low, high] by a Chebyshev polynomial, for an evaluator of this engine; only a baseline divides so."""
+    """gain/x on [low, high] by a Chebyshev polynomial, for an evaluator of this engine; only a baseline divides so."""
     if not isinstance(evaluator, _Evaluator):
         raise EngineError("Only the engine openfhe evaluates Chebyshev polynomials. Choose it.")
-    return evaluator.reciprocal(ciphertext, low, high, degree)
+    return evaluator.reciprocal(ciphertext, gain, low, high, degree)
 
 
 class OpenFheEngine(Engine):

@@ -1,0 +1,69 @@
+"""Numbers of the page: as many digits as mean something, and differences at a glance."""
+
+from __future__ import annotations
+
+from fheval.report.axes import written
+
+NOTHING = "–"
+
+# Below this two numbers that are printed with six digits do not differ.
+_INVISIBLE = 5e-10
+
+
+def auc(value: float | None) -> str:
+    """Six decimals, as the paper prints; a noisy AUC far from 1 gets fewer."""
+    if value is None:
+        return NOTHING
+    return f"{value:.6f}" if abs(value) < 10 else f"{value:,.2f}"
+
+
+def with_deviation(mean: float | None, std: float | None) -> str:
+    """A mean and its standard deviation.
+
+    >>> with_deviation(0.9475, 0.0228), with_deviation(63.00177, 723.612)
+    ('0.9475 ± 0.0228', '63.0 ± 723.6')
+    """
+    if mean is None or std is None:
+        return NOTHING
+    decimals = 4 if std < 1 else 1
+    return f"{mean:,.{decimals}f} ± {std:,.{decimals}f}"
+
+
+def difference(value: float | None) -> str:
+    """A signed difference in one digit and a power.
+
+    >>> difference(0.0), difference(-2.13e-7), difference(0.0213)
+    ('0', '−2·10⁻⁷', '+0.02')
+    """
+    if value is None:
+        return NOTHING
+    if abs(value) < _INVISIBLE:
+        return "0"
+    return ("−" if value < 0 else "+") + magnitude(value)
+
+
+def magnitude(value: float) -> str:
+    """How large a number is, in one digit.
+
+    >>> magnitude(-2.13e-7)
+    '2·10⁻⁷'
+    """
+    return written(float(f"{abs(value):.1g}"))
+
+
+def seconds(value: float | None) -> str:
+    """Milliseconds below a second."""
+    if value is None:
+        return NOTHING
+    return f"{value * 1e3:.0f} ms" if value < 1 else f"{value:,.2f} s"
+
+
+def megabytes(value: float | None) -> str:
+    """Megabytes, or kilobytes below one.
+
+    >>> megabytes(5.2428), megabytes(0.004864)
+    ('5.24 MB', '4.9 kB')
+    """
+    if value is None:
+        return NOTHING
+    return f"{value:,.2f} MB" if value >= 1 else f"{value * 1e3:,.1f} kB"
