@@ -12,7 +12,7 @@ import pytest
 
 from fheval.engines.clear import ClearEngine
 from fheval.experiments.attacks import Consortium, run_suite
-from fheval.experiments.attacks.on_parties import DenyDropout, DropParty
+from fheval.experiments.attacks.on_parties import DenyDropout, DropParty, ReplayEarlier
 from fheval.experiments.attacks.on_slots import MixSides, ScaleAll, ScaleAllButAnchor
 from fheval.experiments.attacks.strategy import Strategy
 from fheval.experiments.attacks.suite import HARMLESS, Tally
@@ -128,6 +128,18 @@ def without_a_look_at_the_roster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(padded, "require_answered", require_answered)
 
 
+# Both
+
+
+def same_randomness_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything that the parties derive is bound to the round by its digest."""
+
+    def digest(round_: Round) -> bytes:
+        return bytes(32)
+
+    monkeypatch.setattr(Round, "digest", digest)
+
+
 @dataclass(frozen=True)
 class Case:
     """An ingredient, and the strategy that its absence lets through."""
@@ -149,6 +161,8 @@ CASES = [
     Case("paper-malicious", without_permutation, ScaleAllButLast),
     Case("paper-malicious", same_multipliers_in_both_runs, TakeFromNumerator),
     Case("paper-malicious", six_equal_multipliers, TakeFromNumerator),
+    Case("paper-malicious", same_randomness_in_every_round, ReplayEarlier),
+    Case("padded-verified", same_randomness_in_every_round, ReplayEarlier),
     Case("padded-verified", without_mixing, ScaleAllButLast),
     Case("padded-verified", six_equal_units, ScaleAll),
     Case("padded-verified", without_pads, DropParty),

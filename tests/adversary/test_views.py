@@ -47,7 +47,7 @@ def narrow_pad(seed: Secret[bytes], round_: Round, party: str, prime: int, count
 
 
 def pad_of_party_and_prime(seed: Secret[bytes], round_: Round, party: str, prime: int, count: int) -> Residues:
-    return residues(derive(Secret(bytes(32)), "every round", party, prime), prime, count)
+    return residues(derive(seed, "every round", party, prime), prime, count)
 
 
 def pad_of_round_and_prime(seed: Secret[bytes], round_: Round, party: str, prime: int, count: int) -> Residues:

@@ -55,9 +55,17 @@ class Consortium:
             runs=self.runs,
         )
 
-    def stage(self, engine: Engine, rng: Randomness, data: str = "now", size: int = 1) -> Stage:
+    def stage(
+        self,
+        engine: Engine,
+        rng: Randomness,
+        seed: Secret[bytes] | None = None,
+        *,
+        data: str = "now",
+        size: int = 1,
+    ) -> Stage:
         """A round over one of the data sets, with all uploads in; it may be so many times as large."""
-        return STAGES[self.protocol](engine, self.round(engine, rng), self.contributions(data, size), rng)
+        return STAGES[self.protocol](engine, self.round(engine, rng), self.contributions(data, size), rng, seed)
 
     def contributions(self, data: str = "now", size: int = 1) -> Contributions:
         """The parties' integers; another name stands for another data set."""

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from fheval import wire
-from fheval.engines import Engine
+from fheval.engines import Engine, Parameters
 from fheval.metrics.forms import Contribution
 from fheval.protocols import padded, padded_verified, padding, paper_malicious, paper_semi_honest
 from fheval.protocols.padded import PaddedCounts, PaddedResult, PadSums, RosterNotice, SlotLayout
 from fheval.protocols.round import AGGREGATOR, Outcome, PartySecrets, PublicSetup, Round, leader_set_up
-from fheval.secrets import Randomness
+from fheval.secrets import Randomness, Secret
 from fheval.wire import Message
 
 M = TypeVar("M", bound=Message)
@@ -30,16 +31,32 @@ def as_received(message: M, sender: str) -> M:
 
 
 class Stage(ABC):
-    """One round up to the point where the aggregator gets to work. `secrets` is what the parties share."""
+    """One round up to the point where the aggregator gets to work. `secrets` is what the parties share.
+
+    A consortium keeps its seed from round to round, as it keeps its keys; without one, this round has its own.
+    """
 
     secrets: PartySecrets
     setup: PublicSetup
 
-    def __init__(self, engine: Engine, round_: Round, contributions: Contributions, rng: Randomness) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        round_: Round,
+        contributions: Contributions,
+        rng: Randomness,
+        seed: Secret[bytes] | None = None,
+    ) -> None:
         self.engine = engine
         self.round = round_
         self.rng = rng
+        self._seed = seed
         self.prepare(contributions)
+
+    def set_up(self, sets: Sequence[Parameters]) -> None:
+        """Make, or find, what the parties share."""
+        secrets, self.setup = leader_set_up(self.engine, self.round, sets, self.rng)
+        self.secrets = replace(secrets, seed=self._seed or secrets.seed)
 
     @abstractmethod
     def prepare(self, contributions: Contributions) -> None:
@@ -68,7 +85,7 @@ class SemiHonestStage(Stage):
     def prepare(self, contributions: Contributions) -> None:
         """Steps 1 to 4."""
         engine, round_ = self.engine, self.round
-        self.secrets, self.setup = leader_set_up(engine, round_, [paper_semi_honest.parameters(round_)], self.rng)
+        self.set_up([paper_semi_honest.parameters(round_)])
         self.shares = [
             paper_semi_honest.party_submit(engine, round_, self.secrets, party, own)
             for party, (own,) in contributions.items()
@@ -96,7 +113,7 @@ class MaliciousStage(Stage):
     def prepare(self, contributions: Contributions) -> None:
         """Steps 1 to 8."""
         engine, round_ = self.engine, self.round
-        self.secrets, self.setup = leader_set_up(engine, round_, [paper_malicious.parameters(round_)], self.rng)
+        self.set_up([paper_malicious.parameters(round_)])
         self.shares = [
             paper_malicious.party_submit(engine, round_, self.secrets, party, own, self.rng)
             for party, (own,) in contributions.items()
@@ -131,8 +148,7 @@ class PaddedStage(Stage):
 
     def prepare(self, contributions: Contributions) -> None:
         """Step 1."""
-        sets = padding.parameter_sets(self.lay_out(self.round).primes)
-        self.secrets, self.setup = leader_set_up(self.engine, self.round, sets, self.rng)
+        self.set_up(padding.parameter_sets(self.lay_out(self.round).primes))
         self.counts = [self.submit(self.round, self.secrets, party, own) for party, own in contributions.items()]
         self._pads: dict[tuple[str, ...], PadSums] = {}
         self._notice = RosterNotice(round=self.round.id, roster=self.round.parties)

@@ -18,6 +18,7 @@ from fheval.experiments.attacks.stage import Stage, as_received
 from fheval.experiments.attacks.strategy import RESISTANT, Strategy
 from fheval.protocols import padded, padded_verified, paper_malicious, paper_semi_honest
 from fheval.protocols.round import AGGREGATOR
+from fheval.secrets import new_seed
 
 # What moves the AUC by less has changed nothing: the paper compares five decimals.
 HARMLESS = 1e-5
@@ -82,8 +83,9 @@ class Suite:
         self.strategies = suitable(consortium.protocol, strategies)
         self.tallies = [_new_tally(strategy, consortium.protocol) for strategy in self.strategies]
         self._engine, self._rng = ReusedKeys(engine), fresh_stream()
+        self._seed = new_seed(self._rng)
         self._truth = float(consortium.true_auc())
-        self._earlier = consortium.stage(self._engine, self._rng, data="earlier").uploads()
+        self._earlier = consortium.stage(self._engine, self._rng, self._seed, data="earlier").uploads()
 
     def steps(self, tries: int) -> list[int]:
         """What `play` is to be called with, one after the other: the numbers of the strategies, try after try."""
@@ -92,7 +94,7 @@ class Suite:
     def play(self, step: int) -> None:
         """One try of one strategy; the first strategy begins a new round."""
         if step == 0:
-            self._stage = self.consortium.stage(self._engine, self._rng)
+            self._stage = self.consortium.stage(self._engine, self._rng, self._seed)
         aggregator_type = adversary(self.consortium.protocol, self.strategies[step], self._earlier)
         attempt(self._stage, aggregator_type, self._truth, self.tallies[step])
 

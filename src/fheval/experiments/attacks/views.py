@@ -23,6 +23,7 @@ from fheval.experiments.attacks.stage import Stage
 from fheval.field import Residues, rational
 from fheval.protocols import padded, padded_verified, padding, paper_malicious, paper_semi_honest
 from fheval.protocols.paper_semi_honest import the_form
+from fheval.secrets import new_seed
 
 Sample = npt.NDArray[np.float64]
 
@@ -178,5 +179,6 @@ def _scaled(values: Residues, prime: int) -> Sample:
 def _stages(consortium: Consortium, engine: Engine, rounds: int) -> tuple[list[Stage], list[Stage]]:
     """Rounds over a data set, and over one that is many times as large."""
     reused, rng = ReusedKeys(engine), fresh_stream()
-    small, large = ([consortium.stage(reused, rng, size=size) for _ in range(rounds)] for size in (1, SIZE))
+    seed = new_seed(rng)
+    small, large = ([consortium.stage(reused, rng, seed, size=size) for _ in range(rounds)] for size in (1, SIZE))
     return small, large
