@@ -142,9 +142,10 @@ class RoundInPlay:
         return frozenset(self.round.parties) - set(self.roster)
 
     def require_enough(self, silent: frozenset[str], reused: bool) -> None:
-        """Give the round up where too few are left, or where one dropout spoils it."""
+        """Give the round up where too few are left, where one dropout spoils it, or where the leader is gone."""
         enough = len(self.roster) >= self.round.minimum_cohort
-        if enough and not (silent and self.roles.all_or_none):
+        leads = isinstance(self.roles, PaddedRoles) and self.round.leader in silent
+        if enough and not leads and not (silent and self.roles.all_or_none):
             return
         # Keys of an earlier round may have expired, which is nobody's fault.
         without = frozenset[str]() if reused else silent

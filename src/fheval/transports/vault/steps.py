@@ -70,7 +70,7 @@ class Steps:
 
     def submit(self, context: RoundContext, message: Submit, *, now: datetime) -> Answer:
         """Party: count, and hide the counts; from here on the data set has had its releases."""
-        round_ = context.round
+        round_, engine = context.round, self._engine(context)
         sealed = EpochBytes(bundle=message.bundle, box=bytes(message.box))
         secrets, new = self._keyring.admit(context, sealed, now=now)
         counted = self._data.count(question_of(round_), self._rng)
@@ -83,9 +83,7 @@ class Steps:
         releases = releases_of(round_)
         # As many as are there already, and all but the last of this round's own.
         self.kit.policy.check_release(self._ledger.releases(counted.data_set) + releases - 1)
-        upload = roles_of(round_).submit(
-            self._engine(context), round_, secrets, self.me, counted.contributions, self._rng
-        )
+        upload = roles_of(round_).submit(engine, round_, secrets, self.me, counted.contributions, self._rng)
         return Answer(body=upload, keys=sealed if new else None, use=Use(data_set=counted.data_set, releases=releases))
 
     def pads(self, context: RoundContext, message: Pads, *, now: datetime) -> Answer:

@@ -1,0 +1,133 @@
+"""Expired and foreign certificates, and keys that were replayed, altered, swapped or made up."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from fheval.keys import BundleContext, seal_bundle, sign
+from fheval.secrets import Secret, SystemRandomness
+from fheval.transports.conductor import drive
+from fheval.transports.vault.messages import REFUSAL, Epoch, Pads, SetUp, Stage, Submit, binding, request
+from keys_consortium import Consortium
+from vault.requests import a_party, another, changed, is_refused, opened, played_until
+from vault.trial import NAMES, RULES, Trial, Wire, make_consortium
+
+Log = pytest.LogCaptureFixture
+
+
+def test_a_member_whose_certificate_has_expired(trial: Trial, caplog: Log) -> None:
+    trial.consortium.authority.sign_next_policy(RULES, now=trial.clock.now, days=30, remove=["maple"])
+    trial.consortium.enrol("maple-2", days=2)
+    trial.consortium.sign(RULES)
+    members = (*NAMES[:4], "maple-2")
+    trial.start(*NAMES[:4])
+    round_ = trial.plan(members=members).round(members, "alder", SystemRandomness())
+    assert trial.vaults["alder"].handle(request(Stage.SETUP, SetUp(round=round_))) != REFUSAL
+    trial.clock.now += timedelta(days=3)
+    is_refused(trial, "alder", request(Stage.SETUP, SetUp(round=another(round_))), "expired", caplog)
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> Consortium:
+    """Another consortium, with members of the same names."""
+    return make_consortium(tmp_path_factory.mktemp("foreign"))
+
+
+def forged_bundle(foreign: Consortium, submit: Submit, recipient: str, trial: Trial) -> bytes:
+    """A bundle of a leader with the right name and a certificate of another authority."""
+    impostor = foreign.kit(submit.epoch.leader).identity
+    honest = trial.policy
+    context = BundleContext(epoch=submit.epoch.id, roster_hash=honest.roster(NAMES).hash(), policy_hash=honest.hash())
+    record = msgspec.structs.replace(
+        foreign.kit(recipient).identity.record, sealing_key=honest.member(recipient).sealing_key
+    )
+    return seal_bundle(impostor, record, Secret(bytes(32)), context, now=trial.clock.now)
+
+
+def test_keys_of_a_leader_with_a_foreign_certificate(trial: Trial, foreign: Consortium, caplog: Log) -> None:
+    _, round_, asked = played_until(trial, Stage.SUBMIT)
+    name = a_party(round_)
+    forged = forged_bundle(foreign, opened(asked[name], Submit), name, trial)
+    is_refused(trial, name, changed(asked[name], bundle=forged), "names another sender", caplog)
+    assert trial.vaults[name].handle(asked[name]) != REFUSAL
+
+
+def test_an_upload_signed_under_a_foreign_certificate(trial: Trial, foreign: Consortium, caplog: Log) -> None:
+    _, round_, asked = played_until(trial, Stage.PADS)
+    pads = opened(asked[round_.leader], Pads)
+    claims = list(pads.claims)
+    impostor = foreign.kit(claims[0].party).identity
+    signature = sign(
+        impostor,
+        round_id=binding(round_, Epoch(id=round_.id, leader=round_.leader)),
+        stage="submit",
+        roster_hash=trial.policy.roster(NAMES).hash(),
+        payload=claims[0].digest,
+    )
+    claims[0] = msgspec.structs.replace(claims[0], signature=signature)
+    is_refused(trial, round_.leader, changed(asked[round_.leader], claims=tuple(claims)), "is not signed by", caplog)
+
+
+# Bundles
+
+
+def test_a_bundle_of_an_earlier_epoch(trial: Trial, caplog: Log) -> None:
+    first = Wire(trial)
+    drive(trial.conduct(trial.plan()), first)
+    _, round_, asked = played_until(trial, Stage.SUBMIT)
+    name = a_party(round_)
+    old = opened(first.request(Stage.SUBMIT, name), Submit)
+    replayed = changed(asked[name], bundle=old.bundle, box=bytes(old.box))
+    told = opened(replayed, Submit)
+    if old.epoch.leader != told.epoch.leader:
+        replayed = changed(replayed, epoch=Epoch(id=told.epoch.id, leader=old.epoch.leader))
+    is_refused(trial, name, replayed, "is of another epoch", caplog)
+
+
+def test_other_keys_for_an_epoch_that_is_known(trial: Trial, caplog: Log) -> None:
+    wire, round_, _ = played_until(trial, Stage.PADS)
+    name = a_party(round_)
+    own = opened(wire.request(Stage.SUBMIT, name), Submit)
+    again = Submit(round=another(round_), epoch=own.epoch, bundle=own.bundle, box=bytes(own.box))
+    leader = trial.vaults[round_.leader]._steps.kit.identity
+    context = BundleContext(
+        epoch=own.epoch.id, roster_hash=trial.policy.roster(NAMES).hash(), policy_hash=trial.policy.hash()
+    )
+    other = seal_bundle(leader, trial.policy.member(name), Secret(bytes(32)), context, now=trial.clock.now)
+    data = request(Stage.SUBMIT, msgspec.structs.replace(again, bundle=other))
+    is_refused(trial, name, data, "Other keys than before", caplog)
+    assert trial.vaults[name].handle(request(Stage.SUBMIT, again)) != REFUSAL
+
+
+def test_a_bundle_for_somebody_else(trial: Trial, caplog: Log) -> None:
+    _, round_, asked = played_until(trial, Stage.SUBMIT)
+    first, second = [name for name in NAMES if name != round_.leader][:2]
+    is_refused(trial, first, asked[second], "is for another recipient", caplog)
+
+
+@pytest.mark.parametrize(("field", "reason"), [("bundle", ""), ("box", "box of keys")])
+def test_altered_keys(trial: Trial, caplog: Log, field: str, reason: str) -> None:
+    _, round_, asked = played_until(trial, Stage.SUBMIT)
+    name = a_party(round_)
+    content = bytearray(bytes(getattr(opened(asked[name], Submit), field)))
+    content[-1] ^= 1
+    is_refused(trial, name, changed(asked[name], **{field: bytes(content)}), reason, caplog)
+
+
+def test_keys_that_come_from_no_party(trial: Trial, caplog: Log) -> None:
+    _, round_, asked = played_until(trial, Stage.SUBMIT)
+    name = a_party(round_)
+    data = changed(asked[name], epoch=Epoch(id=round_.id, leader="oak"))
+    is_refused(trial, name, data, "who is no party of the round", caplog)
+
+
+def test_keys_for_other_parameters(trial: Trial, caplog: Log) -> None:
+    wire, round_, _ = played_until(trial, Stage.PADS)
+    name = a_party(round_)
+    own = opened(wire.request(Stage.SUBMIT, name), Submit)
+    other = another(round_, protocol="paper-semi-honest", precision=None)
+    data = request(Stage.SUBMIT, Submit(round=other, epoch=own.epoch, bundle=own.bundle, box=bytes(own.box)))
+    is_refused(trial, name, data, "other engine or other parameters", caplog)

@@ -1,0 +1,134 @@
+"""Rounds that break the policy: each rule, asked at set-up and at submit; releases are counted, whatever happens."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from fheval.counting import Grid
+from fheval.errors import CohortTooSmall
+from fheval.keys import Rules
+from fheval.metrics.forms import auc_form
+from fheval.metrics.question import Question
+from fheval.secrets import SystemRandomness
+from fheval.transports.vault.messages import Epoch, SetUp, Stage, Submit, request
+from vault.requests import a_party, another, is_refused, played_until
+from vault.trial import NAMES, Trial
+
+Log = pytest.LogCaptureFixture
+
+STRICT = Rules(
+    minimum_cohort=4,
+    protocols=("padded", "padded-verified", "paper-malicious"),
+    finest_precision=1e-3,
+    most_decision_points=50,
+    releases_per_data_set=1,
+)
+
+
+def asks_for(points: int, **changes: Any) -> dict[str, Any]:
+    """The fields of a round over so many decision points, or another question."""
+    question = Question(grid=Grid.even(points), **changes)
+    return {"question": question.to_bytes(), "forms": question.forms(1 << 16)}
+
+
+BROKEN: list[tuple[str, dict[str, Any]]] = [
+    ("is not allowed; these are", {"protocol": "paper-semi-honest", "precision": None}),
+    ("'plain' is not allowed", {"protocol": "plain"}),
+    ("the finest allowed is 0.001", {"precision": 1e-4}),
+    ("the finest allowed is 0.001", {"precision": None}),
+    ("51 decision points", asks_for(51)),
+    ("would go on with 3 parties", {"minimum_cohort": 3}),
+    ("asks for at least 4", {"parties": NAMES[:3], "leader": NAMES[0]}),
+    ("'oak' is not a member", {"parties": (*NAMES, "oak")}),
+    ("is not on the roster", {"parties": NAMES[1:], "leader": NAMES[1]}),
+    ("hexadecimal digits", {"id": "../../etc/passwd"}),
+    ("hexadecimal digits", {"id": ""}),
+    ("not a question", {"question": b"noise"}),
+    ("not a question", {"question": b""}),
+    ("not those of its question", {"forms": (auc_form(7, 1 << 16),)}),
+    ("not those of its question", {"max_samples": 1 << 20}),
+    ("which a vault does not answer", asks_for(9, group_column="sex", groups=("f",))),
+    ("which a vault does not answer", asks_for(9, models=("", "b"))),
+    ("which a vault does not answer", asks_for(9, classes=("0", "1"))),
+    ("runs; between", {"runs": 10**9}),
+    ("runs; between", {"runs": 0}),
+    ("would pass this round's verification", {"protocol": "paper-malicious", "splits": 1} | asks_for(3)),
+    ("this vault has clear", {"engine": "openfhe"}),
+]
+
+
+@pytest.mark.parametrize(("reason", "changes"), BROKEN)
+@pytest.mark.parametrize("stage", [Stage.SETUP, Stage.SUBMIT])
+def test_a_round_that_breaks_the_policy(
+    trial: Trial, caplog: Log, stage: Stage, reason: str, changes: dict[str, Any]
+) -> None:
+    trial.consortium.sign(STRICT)
+    trial.start()
+    plan = trial.plan(precision=1e-3, minimum_cohort=4)
+    honest = plan.round(NAMES, "birch", SystemRandomness())
+    told = another(honest, **changes)
+    victim = told.leader if stage is Stage.SETUP else next(n for n in NAMES if n != told.leader)
+    if "is not on the roster" in reason:
+        victim = NAMES[0]
+    data = request(Stage.SETUP, SetUp(round=told))
+    if stage is Stage.SUBMIT:
+        data = request(stage, Submit(round=told, epoch=Epoch(id=told.id, leader=told.leader), bundle=b"", box=b""))
+    is_refused(trial, victim, data, reason, caplog)
+
+
+def test_the_policy_allows_what_is_not_broken(trial: Trial) -> None:
+    trial.consortium.sign(STRICT)
+    trial.start()
+    report = trial.play(trial.plan(precision=1e-3, minimum_cohort=4))
+    assert report.confirmed == NAMES
+
+
+def test_no_release_left(trial: Trial, caplog: Log) -> None:
+    trial.consortium.sign(STRICT)
+    trial.start()
+    plan = trial.plan(precision=1e-3, minimum_cohort=4)
+    trial.play(plan)
+    caplog.clear()
+    with pytest.raises(CohortTooSmall):
+        trial.play(plan)
+    assert "has had 1 releases; 1 are allowed" in caplog.text
+    assert all(sum(each.verdict is not None for each in trial.ledgers[name].history()) == 1 for name in NAMES)
+
+
+def test_releases_are_counted_across_restarts_and_for_new_data_anew(trial: Trial, caplog: Log) -> None:
+    trial.consortium.sign(STRICT)
+    trial.start()
+    plan = trial.plan(precision=1e-3, minimum_cohort=4)
+    trial.play(plan)
+    trial.start()
+    with pytest.raises(CohortTooSmall):
+        trial.play(plan)
+    for name in NAMES:
+        with trial.data(name).open("a") as file:
+            file.write("1,0.99\n")
+    assert trial.play(plan).confirmed == NAMES
+
+
+def test_several_numbers_in_one_round_are_several_releases(trial: Trial, caplog: Log) -> None:
+    trial.consortium.sign(STRICT)
+    trial.start()
+    question = Question(grid=Grid.even(9), metrics=("auc", "accuracy@0.5"))
+    with pytest.raises(CohortTooSmall):
+        trial.play(trial.plan(precision=1e-3, minimum_cohort=4, question=question))
+    assert "has had 1 releases" in caplog.text
+
+
+def test_a_policy_that_has_expired(trial: Trial, caplog: Log) -> None:
+    _, round_, asked = played_until(trial, Stage.SUBMIT)
+    trial.clock.now += timedelta(days=366)
+    name = a_party(round_)
+    is_refused(trial, name, asked[name], "expired on", caplog)
+
+
+def test_a_bound_below_this_partys_samples(trial: Trial, caplog: Log) -> None:
+    with pytest.raises(CohortTooSmall):
+        trial.play(trial.plan(max_samples=59))
+    assert "more samples than the round's public bound" in caplog.text

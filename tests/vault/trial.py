@@ -1,0 +1,208 @@
+"""A consortium of five vaults in one process, for the tests of the vault: kits and data on disk, plaintext engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fheval.counting import Grid, count_file
+from fheval.engines import Engine
+from fheval.engines.clear import ClearEngine
+from fheval.keys import Policy, Rules, load_kit
+from fheval.keys.authority import create_authority
+from fheval.metrics.question import Question
+from fheval.protocols import default_precision
+from fheval.secrets import Randomness, SystemRandomness
+from fheval.transports.conductor import Conducting, Exchange, Plan, Report, conduct, drive, in_process
+from fheval.transports.vault.core import VaultCore
+from fheval.transports.vault.data_set import DataSet
+from fheval.transports.vault.ledger import Ledger
+from fheval.transports.vault.ledger_records import History
+from fheval.transports.vault.messages import Stage
+from keys_consortium import NOW, Consortium
+
+# Of one length, so that messages have one length whoever sends them.
+NAMES = ("alder", "birch", "cedar", "hazel", "maple")
+ALL = ("padded", "padded-verified", "paper-semi-honest", "paper-malicious")
+PADDED = ("padded", "padded-verified")
+PAPER = ("paper-semi-honest", "paper-malicious")
+RULES = Rules(protocols=ALL, finest_precision=None, releases_per_data_set=100)
+POINTS = 40
+CLEAR = ClearEngine()
+
+
+def write_scores(path: Path, seed: int, rows: int = 60) -> None:
+    """A party's file of labels and scores."""
+    draw = np.random.default_rng(seed)
+    labels = draw.integers(0, 2, rows)
+    scores = np.clip(draw.normal(0.35 + 0.3 * labels, 0.2), 0, 1)
+    lines = (f"{label},{score}\n" for label, score in zip(labels, scores, strict=True))
+    path.write_text("label,score\n" + "".join(lines))
+
+
+class PicksTheFirst(SystemRandomness):
+    """Randomness with which the first member leads; what is drawn by single bytes is otherwise of no importance."""
+
+    def draw(self, count: int) -> bytes:
+        return bytes(1) if count == 1 else super().draw(count)
+
+
+@dataclass
+class Clock:
+    """The vaults' time, which a test may move."""
+
+    now: datetime = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@dataclass
+class Trial:
+    """The consortium, and the vaults that are running."""
+
+    folder: Path
+    consortium: Consortium
+    engine: Engine = CLEAR
+    clock: Clock = field(default_factory=Clock)
+    vaults: dict[str, VaultCore] = field(default_factory=dict)
+    ledgers: dict[str, Ledger] = field(default_factory=dict)
+
+    @property
+    def policy(self) -> Policy:
+        """The newest policy."""
+        policy = self.consortium.authority.policy()
+        assert policy is not None
+        return policy
+
+    def data(self, name: str) -> Path:
+        """A member's file."""
+        return self.folder / f"{name}.csv"
+
+    def ledger_path(self, name: str) -> Path:
+        """A member's ledger."""
+        state = self.folder / f"state-{name}"
+        state.mkdir(mode=0o700, exist_ok=True)
+        return state / "ledger.sqlite"
+
+    def start(self, *names: str) -> None:
+        """Start vaults, or start them again."""
+        for name in names or NAMES:
+            self.stop(name)
+            kit = load_kit(self.consortium.path(name), now=self.clock.now)
+            self.ledgers[name] = Ledger.open(self.ledger_path(name))
+            self.vaults[name] = VaultCore(
+                kit, self.ledgers[name], DataSet(self.data(name)), {self.engine.name: self.engine}, clock=self.clock
+            )
+
+    def stop(self, *names: str) -> None:
+        """Stop vaults."""
+        for name in names or NAMES:
+            if name in self.vaults:
+                del self.vaults[name]
+                self.ledgers.pop(name).close()
+
+    def plan(self, protocol: str = "padded", **changes: Any) -> Plan:
+        """An evaluation among all members."""
+        standard: dict[str, Any] = {
+            "members": NAMES,
+            "protocol": protocol,
+            "engine": self.engine.name,
+            "question": Question(grid=Grid.even(POINTS)),
+            "precision": default_precision(protocol),
+            "max_samples": 1 << 16,
+        }
+        return Plan(**(standard | changes))
+
+    def conduct(self, plan: Plan, rng: Randomness | None = None, **options: Any) -> Conducting:
+        """The aggregator's side."""
+        return conduct(plan, self.policy, self.engine, rng or SystemRandomness(), **options)
+
+    def handlers(self) -> Mapping[str, Callable[[bytes], bytes]]:
+        """The running vaults, by name."""
+        return {name: vault.handle for name, vault in self.vaults.items()}
+
+    def play(self, plan: Plan | None = None, **options: Any) -> Report:
+        """A whole evaluation among the running vaults."""
+        return drive(self.conduct(plan or self.plan(), **options), lambda asked: in_process(self.handlers())(asked))
+
+    def last(self, name: str) -> History:
+        """A member's newest round."""
+        return self.ledgers[name].history()[-1]
+
+    def released(self, name: str) -> float:
+        """The AUC that a member holds after its newest round."""
+        verdict = self.last(name).verdict
+        assert verdict is not None
+        (ratio,) = verdict.ratios
+        assert ratio is not None
+        return float(ratio)
+
+    def pooled(self, names: Sequence[str] = NAMES) -> float:
+        """The AUC over these members' data."""
+        return reduce(add, (count_file(self.data(name), POINTS) for name in names)).auc()
+
+
+def make_consortium(folder: Path, rules: Rules = RULES) -> Consortium:
+    """An authority and a kit for each member."""
+    made = Consortium(create_authority(folder / "authority", "Trial", now=NOW))
+    for name in NAMES:
+        made.enrol(name)
+    made.sign(rules)
+    return made
+
+
+@contextmanager
+def running(folder: Path, consortium: Consortium, engine: Engine = CLEAR) -> Iterator[Trial]:
+    """A trial with all vaults started, on fresh ledgers and fresh data."""
+    trial = Trial(folder, consortium, engine)
+    for seed, name in enumerate(NAMES):
+        write_scores(trial.data(name), seed)
+    trial.start()
+    try:
+        yield trial
+    finally:
+        trial.stop()
+
+
+@dataclass
+class Wire:
+    """Everything that passed between the aggregator and the vaults, and a place to change it.
+
+    `meddle` may return other bytes for a request; `lose` says which replies never arrive.
+    """
+
+    trial: Trial
+    meddle: Callable[[Exchange, str, bytes], bytes] = lambda _exchange, _name, data: data
+    lose: Callable[[Exchange, str], bool] = lambda _exchange, _name: False
+    requests: list[tuple[Stage, str, bytes]] = field(default_factory=list)
+    replies: list[tuple[Stage, str, bytes]] = field(default_factory=list)
+
+    def __call__(self, asked: Exchange) -> dict[str, bytes]:
+        arrived = {}
+        for name, honest in asked.requests.items():
+            if name not in self.trial.vaults:
+                continue
+            data = self.meddle(asked, name, honest)
+            reply = self.trial.vaults[name].handle(data)
+            self.requests.append((asked.stage, name, data))
+            self.replies.append((asked.stage, name, reply))
+            if not self.lose(asked, name):
+                arrived[name] = reply
+        return arrived
+
+    def request(self, stage: Stage, name: str | None = None) -> bytes:
+        """The last request of a stage, to anyone or to this member."""
+        return next(d for s, n, d in reversed(self.requests) if s is stage and name in (None, n))
+
+    def reply(self, stage: Stage, name: str | None = None) -> bytes:
+        """The last reply of a stage, from anyone or from this member."""
+        return next(d for s, n, d in reversed(self.replies) if s is stage and name in (None, n))
