@@ -46,7 +46,7 @@ DecisionPoints = Annotated[
     typer.Option(
         metavar="N",
         help="How many decision points the curve has.",
-        show_default=str(DEFAULT_DECISION_POINTS),
+        show_default=f"{DEFAULT_DECISION_POINTS}, with --ci 100",
         rich_help_panel=_COUNTING,
     ),
 ]

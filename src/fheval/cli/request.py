@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from fheval.cli.asking import Asked
 from fheval.cli.options import Packing, ScoreKind
-from fheval.counting import Counts, Grid
+from fheval.counting import Grid
 from fheval.counting.delimited import text_column
 from fheval.engines import Engine, load_engine
 from fheval.errors import ConfigError
-from fheval.evaluation import DEFAULT_DECISION_POINTS, Result, evaluate
+from fheval.evaluation import DEFAULT_DECISION_POINTS, PartyData, Result, default_points, evaluate
 from fheval.protocols import default_precision
 
 EXACT: Literal["exact"] = "exact"
@@ -31,11 +32,13 @@ class Request:
     packing: str
     minimum_cohort: int
     max_samples: int
+    asked: Asked
 
-    def run(self, parties: Sequence[Counts], on_work: Callable[[str], None]) -> Result:
-        """Run the round over the parties' counts."""
+    def run(self, parties: Sequence[PartyData], on_work: Callable[[str], None]) -> Result:
+        """Run the round over the parties' counts or tables."""
         return evaluate(
             parties,
+            **self.asked.options(),
             protocol=self.protocol,
             decision_points=self.grid,
             precision=self.precision,
@@ -62,12 +65,13 @@ def make_request(
     packing: Packing,
     minimum_cohort: int,
     max_samples: int,
+    asked: Asked,
 ) -> Request:
     """Check the options and load the engine; a `ConfigError` says which option cannot be."""
     default_precision(protocol)  # refuses a protocol that does not exist
     return Request(
         protocol=protocol,
-        grid=chosen_grid(grid, decision_points, score_kind),
+        grid=chosen_grid(grid, decision_points, score_kind, default_points(asked.ci)),
         precision=None if precision is None else chosen_precision(precision),
         engine=load_engine(engine),
         splits=splits,
@@ -75,6 +79,7 @@ def make_request(
         packing=packing.value,
         minimum_cohort=minimum_cohort,
         max_samples=max_samples,
+        asked=asked,
     )
 
 
@@ -96,7 +101,9 @@ def chosen_precision(text: str) -> float | Literal["exact"]:
     return width
 
 
-def chosen_grid(choice: str, decision_points: int | None, score_kind: ScoreKind) -> Grid:
+def chosen_grid(
+    choice: str, decision_points: int | None, score_kind: ScoreKind, otherwise: int = DEFAULT_DECISION_POINTS
+) -> Grid:
     """Read `--grid`, `--decision-points` and `--score-kind` together.
 
     >>> chosen_grid("logit", 50, ScoreKind.PROBABILITY)
@@ -105,7 +112,7 @@ def chosen_grid(choice: str, decision_points: int | None, score_kind: ScoreKind)
     if choice not in ("even", "logit"):
         return _listed_grid(Path(choice), decision_points, score_kind)
     make = Grid.even if choice == "even" else Grid.logit
-    points = DEFAULT_DECISION_POINTS if decision_points is None else decision_points
+    points = otherwise if decision_points is None else decision_points
     return make(points, scores="logit" if score_kind is ScoreKind.LOGIT else "probability")
 
 

@@ -11,13 +11,14 @@ from typing import TypeVar
 import typer
 from rich.console import Console
 
+from fheval.cli.metric_tables import metrics_panel, quiet_lines
 from fheval.cli.output import STANDARD_OUTPUT, write_json, write_page
 from fheval.cli.progress import each, round_bar
 from fheval.cli.request import Request
 from fheval.cli.tables import result_panel
 from fheval.counting import Counts
-from fheval.evaluation import Result
-from fheval.report.account import account_of
+from fheval.evaluation import PartyData, Result
+from fheval.report.account import account_of, is_one_auc
 from fheval.report.wording import shown_auc
 
 Source = TypeVar("Source")
@@ -37,6 +38,12 @@ def count_and_run(
     return replace(result, seconds=seconds)
 
 
+def run_tables(request: Request, parties: Sequence[PartyData], *, quiet: bool) -> Result:
+    """Run one round over the parties' rows, which are counted in the course of it."""
+    with round_bar(len(parties), quiet=quiet) as on_work:
+        return request.run(parties, on_work)
+
+
 def deliver(result: Result, files: Sequence[Path], *, json: str | None, report: Path | None, quiet: bool) -> None:
     """Write JSON and page where asked for, and show the result to people unless standard output is the JSON's.
 
@@ -49,6 +56,6 @@ def deliver(result: Result, files: Sequence[Path], *, json: str | None, report: 
     if json == STANDARD_OUTPUT:
         return
     if not quiet:
-        Console(highlight=False).print(result_panel(result))
+        Console(highlight=False).print(result_panel(result) if is_one_auc(result) else metrics_panel(result))
     elif json is None:
-        typer.echo(shown_auc(result))
+        typer.echo(shown_auc(result) if is_one_auc(result) else "\n".join(quiet_lines(result)))

@@ -9,12 +9,12 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from fheval.cli import options
+from fheval.cli import asking, options
 from fheval.cli.baselines import check_options, deliver_baseline, run_baseline
 from fheval.cli.output import check_targets
 from fheval.cli.progress import waiting
 from fheval.cli.request import chosen_grid, make_request
-from fheval.cli.rounds import count_and_run, deliver
+from fheval.cli.rounds import count_and_run, deliver, run_tables
 from fheval.counting import Counts, Grid, read_pair
 from fheval.experiments.splitting import split_randomness, split_rows
 
@@ -43,6 +43,11 @@ def simulate(
     decision_points: options.DecisionPoints = None,
     grid: options.GridChoice = "even",
     score_kind: options.ScoreKindOption = options.ScoreKind.PROBABILITY,
+    metric: asking.Metrics = None,
+    ci: asking.Confidence = None,
+    replicates: asking.Replicates = asking.REPLICATES,
+    release: asking.ReleaseOption = asking.Release.RATIO,
+    allow_curves: asking.AllowCurves = False,
     protocol: options.SimulateProtocol = options.PROTOCOL,
     epsilon: options.Epsilon = None,
     precision: options.Precision = None,
@@ -80,13 +85,23 @@ def simulate(
         packing=packing,
         minimum_cohort=minimum_cohort,
         max_samples=max_samples,
+        asked=asking.Asked(
+            metrics=tuple(metric or asking.DEFAULT_METRICS),
+            ci=ci,
+            replicates=replicates,
+            release=release.value,
+            allow_curves=allow_curves,
+        ),
     )
     shares = read_shares(labels, scores, parties, seed, request.grid, quiet=quiet)
 
     def count(share: Share) -> Counts:
         return Counts.from_scores(*share, request.grid)
 
-    result = count_and_run(request, shares, count, quiet=quiet)
+    if request.asked.is_one_auc:
+        result = count_and_run(request, shares, count, quiet=quiet)
+    else:
+        result = run_tables(request, shares, quiet=quiet)
     deliver(result, [labels, scores], json=json, report=report, quiet=quiet)
 
 

@@ -18,7 +18,7 @@ from fheval.report.wording import duration, release_in_words, shown_auc, size, w
 def result_panel(result: Result, title: str = "AUC over all parties") -> RenderableType:
     """The figure, what stands behind it, what each role spent and sent, and what the release reveals."""
     figure = Text.assemble((shown_auc(result), "bold green"), "  ", (release_in_words(result), "dim"))
-    parts: list[RenderableType] = [figure, "", _grid(round_facts(result)), "", roles_table(result)]
+    parts: list[RenderableType] = [figure, "", facts_table(round_facts(result)), "", roles_table(result)]
     caution = warning(result)
     if caution is not None:
         parts += ["", Text(caution, style="yellow")]
@@ -30,7 +30,7 @@ def account_panel(account: Account) -> RenderableType:
     parts: list[RenderableType] = [
         Text.assemble((account.figure or "", "bold green"), "  ", (account.release, "dim")),
         "",
-        _grid(account.facts),
+        facts_table(account.facts),
         "",
         _account_roles(account),
     ]
@@ -62,7 +62,8 @@ def _account_roles(account: Account) -> Table:
     return table
 
 
-def _grid(facts: Sequence[tuple[str, str]]) -> Table:
+def facts_table(facts: Sequence[tuple[str, str]]) -> Table:
+    """Facts, each behind its name."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_column()

@@ -32,6 +32,8 @@ from fheval.secrets import Randomness, SystemRandomness, derive, integer_below, 
 from fheval.transports.in_process import InProcess
 
 DEFAULT_DECISION_POINTS = 1000
+# Two hundred resamples at 1,000 points would fill a hundred ciphertexts; binning at 100 adds little to an interval.
+RESAMPLED_DECISION_POINTS = 100
 
 Contributions = Mapping[str, Sequence[Contribution]]
 
@@ -50,7 +52,7 @@ def evaluate(
     release: Literal["ratio", "curve"] = "ratio",
     allow_curves: bool = False,
     protocol: str = DEFAULT_PROTOCOL,
-    decision_points: int | Grid = DEFAULT_DECISION_POINTS,
+    decision_points: int | Grid | None = None,
     precision: float | Literal["exact"] | None = None,
     engine: str | Engine | None = None,
     splits: int = 4,
@@ -70,8 +72,9 @@ def evaluate(
     around every number, from `replicates` resamples of rows, or of clusters with `by_cluster`. `target_range` is the
     public range of a regression's values. `release="curve"` gives the parties, and never the aggregator, the global
     counts with which they draw ROC, precision-recall and calibration curves; it is refused unless `allow_curves` says
-    that all of them agreed. `precision` None takes the protocol's default. `on_work` is called with the
-    role's name each time a role has done a piece of work, for a progress bar.
+    that all of them agreed. `decision_points` None takes 1,000, or 100 with intervals; `precision` None takes the
+    protocol's default. `on_work` is called with the role's name each time a role has done a piece of work, for a
+    progress bar.
 
     >>> import fheval
     >>> hospitals = [([1, 0, 1], [0.9, 0.2, 0.6]), ([0, 0], [0.1, 0.7]), ([1], [0.8])]
@@ -87,7 +90,7 @@ def evaluate(
     if release == "curve":
         require_allowed(allowed=allow_curves)
     question = Question(
-        grid=as_grid(decision_points),
+        grid=as_grid(default_points(ci) if decision_points is None else decision_points),
         metrics=tuple(metrics),
         models=_models(parties),
         classes=tuple(str(each) for each in classes),
@@ -134,6 +137,11 @@ def evaluate(
     outcome = _named(question, lambda: run_round(chosen, round_, contributions, rng, post))
     rows = result_rows(question, outcome.ratios, released, ci) + suppressed_rows(question, suppressed)
     return round_result(question, round_, outcome, post, rows, ci)
+
+
+def default_points(ci: float | None) -> int:
+    """How many decision points a round has unless told otherwise."""
+    return DEFAULT_DECISION_POINTS if ci is None else RESAMPLED_DECISION_POINTS
 
 
 def _models(parties: Sequence[PartyData]) -> tuple[str, ...]:

@@ -22,8 +22,8 @@ from fheval.metrics.statistics import BinCounts, Calibration, Statistic
 
 MOST_REPLICATES = 10_000
 
-# Products of all forms together: 25 MB of upload a party at four primes. A ciphertext holds 8,192 of them.
-MOST_TERMS = 1 << 19
+# Products of all forms together, 16 ciphertexts' worth. How many a round carries depends on its primes.
+MOST_TERMS = 1 << 17
 
 # Sums must fit an int64: counts as they are, fixed-point numbers of 2^24 units a sample.
 MOST_COUNTED = 1 << 62

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from fheval import field, wire
 from fheval.engines import Engine
 from fheval.engines.parameters import bfv_linear
-from fheval.errors import RemoteProtocolError, UndefinedMetric
+from fheval.errors import CapacityError, RemoteProtocolError, UndefinedMetric
 from fheval.field import Residues
 from fheval.metrics.forms import Contribution, Form
 from fheval.protocols import padding
@@ -42,6 +42,9 @@ from fheval.wire import Blob, Message
 
 NAME = "padded"
 DEFAULT_PRECISION: float | None = 1e-4
+
+# The leader sends three ciphertexts of 0.4 MB for each prime and sheet, in a message of at most 64 MiB.
+MOST_SHEETS = 56
 
 
 class PaddedCounts(Message, frozen=True, kw_only=True):
@@ -83,6 +86,14 @@ class SlotLayout:
     primes: tuple[int, ...]
     plan: SlotPlan
     terms: int
+
+    def __post_init__(self) -> None:
+        needed = len(self.primes) * len(self.plan.sheets)
+        if needed > MOST_SHEETS:
+            raise CapacityError(
+                f"The batch fills {needed} ciphertexts and the leader's message carries {MOST_SHEETS}. "
+                "Ask for fewer decision points, resamples, groups or metrics at once."
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

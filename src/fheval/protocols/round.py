@@ -6,6 +6,7 @@ from collections.abc import Container, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from hashlib import sha256
 from typing import Protocol
 
@@ -31,7 +32,7 @@ DEFAULT_MINIMUM_COHORT = 3
 DEFAULT_PRECISION = 1e-4
 
 
-class Round(Message, frozen=True, kw_only=True):
+class Round(Message, frozen=True, kw_only=True, cache_hash=True):
     """The public description of one evaluation; every party sees it and binds its messages to its digest.
 
     `precision` is the width of the release's rounding, None for an exact release. `question` is the encoded
@@ -72,7 +73,7 @@ class Round(Message, frozen=True, kw_only=True):
 
     def digest(self) -> bytes:
         """A hash over every field, to bind messages and derived randomness to this very round."""
-        return sha256(encode(self)).digest()
+        return _digest(self)
 
     def require_cohort(self, present: Sequence[str]) -> None:
         """Refuse to go on with fewer parties than the minimum cohort, or with strangers."""
@@ -88,6 +89,12 @@ class Round(Message, frozen=True, kw_only=True):
                 f"Only {len(present)} parties are present and the minimum cohort is {self.minimum_cohort}. "
                 "Wait for more parties and run a new round."
             )
+
+
+@lru_cache(maxsize=16)
+def _digest(round_: Round) -> bytes:
+    # Every pad and every secret map asks for it, and a large batch has thousands of forms to encode.
+    return sha256(encode(round_)).digest()
 
 
 def new_round_id(rng: Randomness) -> str:

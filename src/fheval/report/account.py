@@ -59,7 +59,7 @@ class Account:
 
 def account_of(result: Result, data: Sequence[str] = ()) -> Account:
     """Tell about a round; `data` names the files that the parties' data came from."""
-    alone = [row.metric for row in result.results] == ["auc"]
+    alone = is_one_auc(result)
     return Account(
         title="AUC over all parties" if alone else "Metrics over all parties",
         figure=shown_auc(result) if alone else None,
@@ -72,10 +72,15 @@ def account_of(result: Result, data: Sequence[str] = ()) -> Account:
     )
 
 
+def is_one_auc(result: Result) -> bool:
+    """Whether one AUC without an interval is all there is."""
+    return [row.metric for row in result.results] == ["auc"] and result.confidence is None and not result.curves
+
+
 def _number(result: Result, row: Row) -> Number:
     name = ", ".join(filter(None, (row.metric, row.model, row.label and f"class {row.label}", row.group)))
     if row.value is None:
-        return Number(name, "none", remark=row.error or "")
+        return Number(name, "none", remark=row.error or row.note or "")
     digits = MOST_DECIMALS if row.precision is None else decimals(result.protocol, row.precision or "exact")
     interval = "" if row.low is None or row.high is None else f"{row.low:.{digits}f} to {row.high:.{digits}f}"
     significance = None if row.p_value is None else f"p = {row.p_value:.2g}"
