@@ -14,7 +14,7 @@ def auc(value: float | None) -> str:
     """Six decimals, as the paper prints; a noisy AUC far from 1 gets fewer."""
     if value is None:
         return NOTHING
-    return f"{value:.6f}" if abs(value) < 10 else f"{value:,.2f}"
+    return (f"{value:.6f}" if abs(value) < 10 else f"{value:,.2f}").replace("-", "−")
 
 
 def with_deviation(mean: float | None, std: float | None) -> str:
@@ -26,7 +26,7 @@ def with_deviation(mean: float | None, std: float | None) -> str:
     if mean is None or std is None:
         return NOTHING
     decimals = 4 if std < 1 else 1
-    return f"{mean:,.{decimals}f} ± {std:,.{decimals}f}"
+    return f"{mean:,.{decimals}f} ± {std:,.{decimals}f}".replace("-", "−")
 
 
 def difference(value: float | None) -> str:

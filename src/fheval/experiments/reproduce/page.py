@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from fheval.experiments.reproduce import page_accuracy, page_division, page_figures, page_settings
@@ -13,15 +14,26 @@ from fheval.version import __version__
 
 TITLE = "The paper's tables and figures, run again"
 
-# For each experiment its heading and what stands under it.
-_SECTIONS: dict[str, tuple[str, Callable[[Outcome], Content]]] = {
-    "table1": ("Table 1: AUC on Criteo", page_accuracy.content),
-    "table2": ("Table 2: AUC on CelebA", page_accuracy.content),
-    "table3": ("Table 3: communication", page_settings.communication),
-    "figure-points": ("Figure: time and accuracy against decision points", page_figures.against_points),
-    "figure-parties": ("Figure: time and traffic against parties", page_figures.against_parties),
-    "security": ("Soundness: how likely cheating goes unseen", page_settings.soundness),
-    "division": ("Outsourced division", page_division.content),
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """An experiment's name in the contents, its heading, and what stands under it."""
+
+    short: str
+    heading: str
+    content: Callable[[Outcome], Content]
+
+
+_PARTS = {
+    "table1": _Part("Table 1", "Table 1: AUC on Criteo", page_accuracy.content),
+    "table2": _Part("Table 2", "Table 2: AUC on CelebA", page_accuracy.content),
+    "table3": _Part("Table 3", "Table 3: communication", page_settings.communication),
+    "figure-points": _Part(
+        "Decision points", "Figure: time and accuracy against decision points", page_figures.against_points
+    ),
+    "figure-parties": _Part("Parties", "Figure: time and traffic against parties", page_figures.against_parties),
+    "security": _Part("Soundness", "Soundness: how likely cheating goes unseen", page_settings.soundness),
+    "division": _Part("Division", "Outsourced division", page_division.content),
 }
 
 
@@ -38,20 +50,15 @@ def reproduction_page(outcomes: Sequence[Outcome], when: datetime) -> str:
         ),
         _contents(outcomes),
     ]
-    main: list[Content] = [
-        section(_SECTIONS[outcome.name][0], _SECTIONS[outcome.name][1](outcome), anchor=outcome.name)
-        for outcome in outcomes
-    ]
+    parts = [(outcome, _PARTS[outcome.name]) for outcome in outcomes]
+    main: list[Content] = [section(part.heading, part.content(each), anchor=each.name) for each, part in parts]
     main += [_left_out(outcomes), _machines(outcomes)]
     made = f"Made by fheval {__version__} on {when.isoformat(sep=' ', timespec='minutes')}."
     return page(TITLE, header, main, element("p", made))
 
 
 def _contents(outcomes: Sequence[Outcome]) -> Element:
-    links = [
-        element("li", element("a", _SECTIONS[each.name][0].partition(":")[0], href=f"#{each.name}"))
-        for each in outcomes
-    ]
+    links = [element("li", element("a", _PARTS[each.name].short, href=f"#{each.name}")) for each in outcomes]
     links.append(element("li", element("a", "The machine", href="#machine")))
     return element("nav", element("ul", links), aria_label="Contents")
 
