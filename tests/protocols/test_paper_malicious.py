@@ -12,11 +12,13 @@ from fheval.errors import VerificationFailed
 from fheval.metrics.forms import auc_contribution
 from fheval.protocols import paper_malicious
 from fheval.protocols.paper_malicious import (
-    MASK_BOUND,
+    LARGEST_MASK_BOUND,
+    LEAST_MASK_BOUND,
     RUNS,
     TOLERANCE,
     BlindedResults,
     CommonRandomness,
+    mask_bound,
     party_masks,
     split,
 )
@@ -50,10 +52,13 @@ def test_masks_are_integers_that_sum_to_zero_over_the_roster_exactly(run: int, s
         assert np.count_nonzero(np.sum(masks[:left_out] + masks[left_out + 1 :], axis=0)) > 90
 
 
-def test_masks_are_uniform_and_as_large_as_they_may_be() -> None:
-    drawn = np.concatenate([party_masks(SEED, again(ROUND), 0, "hospital-1", "tr") for _ in range(40)])
-    assert np.abs(drawn).max() <= MASK_BOUND
-    assert looks_uniform(drawn, -MASK_BOUND, MASK_BOUND)
+@pytest.mark.parametrize(("max_samples", "bound"), [(1, LEAST_MASK_BOUND), (5000, 5000), (1 << 24, LARGEST_MASK_BOUND)])
+def test_masks_are_uniform_and_as_large_as_any_count_within_bounds(max_samples: int, bound: int) -> None:
+    round_ = again(ROUND, max_samples=max_samples)
+    assert mask_bound(round_) == bound
+    drawn = np.concatenate([party_masks(SEED, again(round_), 0, "hospital-1", "tr") for _ in range(40)])
+    assert np.abs(drawn).max() <= bound
+    assert looks_uniform(drawn + np.linspace(-0.5, 0.5, len(drawn)), -bound, bound)
 
 
 def test_no_two_masks_are_alike() -> None:
@@ -113,7 +118,7 @@ def test_every_party_derives_the_same_from_the_seed_and_nothing_else() -> None:
 def test_splits_recombine_on_the_side_that_the_bit_names(splits: int) -> None:
     t, f = np.linspace(-900, 4000, 9), np.linspace(70, -3, 9)
     left = np.arange(9) % 2 == 0
-    t_all, f_all = (side.reshape(9, splits) for side in split(t, f, left, splits, RNG))
+    t_all, f_all = (side.reshape(9, splits) for side in split(t, f, left, splits, 1 << 12, RNG))
     np.testing.assert_allclose(t_all[left].sum(axis=1), t[left], rtol=1e-9)
     np.testing.assert_allclose(f_all[~left].sum(axis=1), f[~left], rtol=1e-9, atol=1e-9)
     assert np.array_equal(f_all[left], np.repeat(f[left, None], splits, axis=1))
@@ -124,10 +129,10 @@ def test_splits_recombine_on_the_side_that_the_bit_names(splits: int) -> None:
 def test_shares_are_fresh_uniform_and_hide_what_they_share() -> None:
     t = f = np.full(500, 1e3)
     left = np.ones(500, dtype=bool)
-    first, second = (split(t, f, left, 4, RNG)[0].reshape(500, 4) for _ in range(2))
+    first, second = (split(t, f, left, 4, 1 << 12, RNG)[0].reshape(500, 4) for _ in range(2))
     assert not np.any(first == second)
-    assert looks_uniform(first[:, :3].ravel(), -MASK_BOUND, MASK_BOUND)
-    assert np.abs(first[:, 3]).mean() > MASK_BOUND / 2
+    assert looks_uniform(first[:, :3].ravel(), -(1 << 12), 1 << 12)
+    assert np.abs(first[:, 3]).mean() > 1 << 11
 
 
 @pytest.mark.parametrize("party", ["hospital-1", "hospital-3"])

@@ -62,18 +62,21 @@ MULTIPLIER_EXPONENTS = (-2, 2)
 # X = r_0·num + r_1·den is below 2^(4 + 1) times the larger of num and den.
 FACTOR_BITS = 5
 
-# Masks and shares are uniform in ±2^16. The encoder works in doubles, so a slot of size B is off by about B·2^-51;
-# multiplied by a share of size B and summed over S·N slots this puts B²·2^-51·√(S·N) on num: 2^-15 at S·N = 400,
-# far below the 5·10^-6 of the smallest data (num ≈ 10^3). Larger masks would raise false alarms on small data;
-# smaller ones would let a dropped party of a large data set hide below five decimals.
-MASK_BOUND = 1 << 16
+# Masks and shares are uniform in ±B, B as large as any count but within these bounds. The encoder works in doubles, so
+# a slot of size B is off by about B·2^-51; multiplied by a share of size B and summed over S·N slots this puts
+# B²·2^-51·√(S·N) on num: 2^-15 at B = 2^16 and S·N = 400, which five decimals of a den of 350 or more do not show.
+# Larger masks would raise false alarms on more data than that; smaller ones would let a dropped party of a large data
+# set hide below five decimals. Who has less data states a smaller max_samples.
+LEAST_MASK_BOUND, LARGEST_MASK_BOUND = 1 << 10, 1 << 16
 
 # Equal to five decimals.
 TOLERANCE = 5e-6
 
-# What X is off by, over √(S·N) and before it is blinded (largest of several measured rounds, both engines): a constant
-# from the masks and shares, times √parties, and a part that grows with the samples. Noise stays below eight times that.
-MASK_NOISE = 2.0**-20
+# What X is off by, over √(S·N) and before it is blinded (largest of several measured rounds, both engines), is at most
+# √parties·B·(B·ENCODING_NOISE + ENCRYPTION_NOISE) from the masks and shares, and max_samples·COUNT_NOISE. Noise stays
+# below eight times that.
+ENCODING_NOISE = 2.0**-52
+ENCRYPTION_NOISE = 2.0**-40
 COUNT_NOISE = 2.0**-35
 NOISE_MARGIN = 8
 
@@ -156,13 +159,18 @@ def soundness_bits(decision_points: int, splits: int) -> float:
     return round(2 * log2(comb(splits * decision_points, splits)), 1)
 
 
+def mask_bound(round_: Round) -> int:
+    """B: masks and shares lie in ±B."""
+    return min(max(round_.max_samples, LEAST_MASK_BOUND), LARGEST_MASK_BOUND)
+
+
 def party_masks(seed: Secret[bytes], round_: Round, run: int, me: str, side: str) -> FloatVector:
     """Set-up: tr_m or fr_m, N + 1 integers; the last party's are minus the sum of all others'."""
     terms = the_form(round_).terms + 1
 
     def own(party: str) -> FloatVector:
         stream = derive(seed, "paper-malicious/mask", round_.digest(), run, side, party)
-        return np.rint(symmetric_floats(stream, MASK_BOUND, terms))
+        return np.rint(symmetric_floats(stream, mask_bound(round_), terms))
 
     *others, last = round_.parties
     if me != last:
@@ -203,7 +211,7 @@ def _one_run(
     # Step 5: DT = r_7(P + tr^N), DF = r_8(Q + fr^N).
     dt, df = common.r7 * (left[-1:] + tr[-1:]), common.r8 * (right[-1:] + fr[-1:])
     # Steps 6 and 7: split into S slots, shuffle.
-    t_all, f_all = split(t, f, common.split_left, round_.splits, rng)
+    t_all, f_all = split(t, f, common.split_left, round_.splits, mask_bound(round_), rng)
     return (
         holder.encrypt(t_all[common.order]),
         holder.encrypt(f_all[common.order]),
@@ -213,17 +221,17 @@ def _one_run(
 
 
 def split(
-    t: FloatVector, f: FloatVector, split_left: npt.NDArray[np.bool_], splits: int, rng: Randomness
+    t: FloatVector, f: FloatVector, split_left: npt.NDArray[np.bool_], splits: int, bound: int, rng: Randomness
 ) -> tuple[FloatVector, FloatVector]:
-    """Step 6: the side that the bit names becomes S additive shares, the other is repeated S times.
+    """Step 6: the side that the bit names becomes S additive shares in ±bound, the other is repeated S times.
 
     >>> from fheval.secrets import SystemRandomness
     >>> t, f = np.array([3.0, 4.0]), np.array([5.0, 6.0])
-    >>> t_all, f_all = split(t, f, np.array([True, False]), 4, SystemRandomness())
+    >>> t_all, f_all = split(t, f, np.array([True, False]), 4, 1000, SystemRandomness())
     >>> round(float(t_all @ f_all), 3)
     39.0
     """
-    shares = symmetric_floats(rng, MASK_BOUND, len(t) * splits).reshape(len(t), splits)
+    shares = symmetric_floats(rng, bound, len(t) * splits).reshape(len(t), splits)
     shares[:, -1] = np.where(split_left, t, f) - shares[:, :-1].sum(axis=1)
     left = np.where(split_left[:, None], shares, t[:, None])
     right = np.where(split_left[:, None], f[:, None], shares)
@@ -318,7 +326,9 @@ def party_open(engine: Engine, round_: Round, secrets: PartySecrets, results: Bl
 def largest_noise(round_: Round) -> float:
     """What X and Y stay below when num and den are zero, whatever c is."""
     _, high = exponents(round_)
-    per_slot = MASK_NOISE * sqrt(len(round_.parties)) + COUNT_NOISE * round_.max_samples
+    bound = mask_bound(round_)
+    of_masks = sqrt(len(round_.parties)) * bound * (bound * ENCODING_NOISE + ENCRYPTION_NOISE)
+    per_slot = of_masks + COUNT_NOISE * round_.max_samples
     return 2.0**high * NOISE_MARGIN * sqrt(round_.splits * the_form(round_).terms) * per_slot
 
 
