@@ -1,0 +1,194 @@
+"""The pages in a real browser: they render, ask for nothing, fit a phone, turn dark, and print."""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from browser.chromium import Browser, Tab, installed, running
+from fheval import evaluate
+from fheval.engines.clear import ClearEngine
+from fheval.experiments.reproduce.page import reproduction_page
+from fheval.report.account import account_of
+from fheval.report.round_page import round_page
+from reproduce_outcomes import every_outcome
+
+WHEN = datetime(2026, 11, 15, 12, 30, tzinfo=timezone.utc)
+PHONE, DESK = 390, 1200
+KINDS = ("round", "exact-round", "many-metrics", "reproduction")
+
+# The width that the page's content takes, beyond that of the window if it does not fit.
+CONTENT_WIDTH = "document.documentElement.scrollWidth"
+# Every element with text of its own that is smaller than 11 px, or reaches beyond the window without scrolling.
+UNREADABLE = """
+[...document.querySelectorAll('body *')].filter(e =>
+  [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()) &&
+  e.getClientRects().length && !e.closest('svg') && !e.closest('.stack thead') &&
+  (parseFloat(getComputedStyle(e).fontSize) < 11 ||
+   (!e.closest('.scroll') && e.getBoundingClientRect().right > innerWidth + 1))
+).map(e => e.outerHTML.slice(0, 120))
+"""
+# Letters of a plot as they are drawn, in pixels.
+SMALLEST_LETTERS = """
+Math.min(...[...document.querySelectorAll('svg text')].map(t =>
+  parseFloat(getComputedStyle(t).fontSize) * t.ownerSVGElement.getBoundingClientRect().width
+  / t.ownerSVGElement.viewBox.baseVal.width))
+"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    command = installed()
+    if command is None:
+        pytest.skip("chromium is not installed and pages were not tried in a browser; `make browser` installs it")
+    with running(command, tmp_path_factory.mktemp("profile")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One file for each kind of page."""
+    folder = tmp_path_factory.mktemp("pages")
+    rng = np.random.default_rng(4)
+    labels = [rng.integers(0, 2, 40) for _ in range(4)]
+    parties = [(each, np.clip(0.3 * each + 0.7 * rng.random(40), 0, 1)) for each in labels]
+    long_name = "a-file-with-a-rather-long-name-" * 4 + ".csv"
+
+    def told(**options: object) -> str:
+        result = evaluate(parties, decision_points=20, engine=ClearEngine(), **options)  # type: ignore[arg-type]
+        return round_page(account_of(result, [long_name]), WHEN)
+
+    texts = {
+        "round": told(),
+        "exact-round": told(protocol="padded-verified"),
+        "many-metrics": told(metrics=["auc", "f1@0.5", "brier"], ci=0.95, replicates=40),
+        "reproduction": reproduction_page(every_outcome(), WHEN),
+    }
+    for kind, text in texts.items():
+        (folder / f"{kind}.html").write_text(text, encoding="utf-8")
+    return {kind: folder / f"{kind}.html" for kind in texts}
+
+
+@pytest.mark.parametrize("width", [PHONE, DESK])
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_renders_without_an_error_and_asks_for_nothing(
+    browser: Browser, pages: dict[str, Path], kind: str, width: int
+) -> None:
+    tab = browser.open(pages[kind].as_uri(), width=width)
+    assert tab.evaluate("document.querySelector('h1').getBoundingClientRect().height") > 20
+    assert tab.evaluate("document.compatMode") == "CSS1Compat"
+    assert tab.errors == []
+    assert tab.requests == [pages[kind].as_uri()]
+    assert len(colours(tab.screenshot())) > 10
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_fits_a_phone(browser: Browser, pages: dict[str, Path], kind: str) -> None:
+    tab = browser.open(pages[kind].as_uri(), width=PHONE)
+    assert tab.evaluate("innerWidth") == PHONE
+    assert tab.evaluate(CONTENT_WIDTH) <= PHONE
+    assert tab.evaluate(UNREADABLE) == []
+
+
+def test_plots_can_be_read_on_a_phone(browser: Browser, pages: dict[str, Path]) -> None:
+    tab = browser.open(pages["reproduction"].as_uri(), width=PHONE)
+    assert tab.evaluate("document.querySelectorAll('figure').length") == 6
+    assert tab.evaluate(SMALLEST_LETTERS) > 9.5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_turns_dark_with_the_system(browser: Browser, pages: dict[str, Path], kind: str) -> None:
+    light, dark = (browser.open(pages[kind].as_uri(), width=DESK, dark=chosen) for chosen in (False, True))
+    assert background(light) > 240
+    assert background(dark) < 40
+    for tab in (light, dark):
+        assert contrast(tab, "body") > 10
+        assert contrast(tab, "h1") > 7
+        assert contrast(tab, "caption") > 4.5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_prints(browser: Browser, pages: dict[str, Path], kind: str) -> None:
+    tab = browser.open(pages[kind].as_uri(), width=DESK, dark=True)
+    printed = tab.pdf()
+    assert printed.startswith(b"%PDF-")
+    sheets = len(re.findall(rb"/Type\s*/Page\b", printed))
+    assert 1 <= sheets <= (12 if kind == "reproduction" else 2)
+    tab.call("Emulation.setEmulatedMedia", media="print")
+    assert background(tab) > 240
+    assert contrast(tab, "body") > 10
+
+
+@pytest.mark.parametrize(
+    ("flaw", "check"),
+    [
+        ("<p style='width:900px'>wide</p>", "width"),
+        ("<p style='font-size:6px'>small</p>", "unreadable"),
+        ("<script>throw new Error('broken')</script>", "errors"),
+        ("<img src='missing.png'>", "requests"),
+    ],
+)
+def test_a_page_with_a_flaw_is_seen_as_such(browser: Browser, tmp_path: Path, flaw: str, check: str) -> None:
+    """Were these not found on a bad page, the tests above would say nothing about a good one."""
+    page = tmp_path / "flawed.html"
+    page.write_text(f"<!doctype html><meta name=viewport content='width=device-width'><body>{flaw}", encoding="utf-8")
+    tab = browser.open(page.as_uri(), width=PHONE)
+    found = {
+        "width": tab.evaluate(CONTENT_WIDTH) > PHONE,
+        "unreadable": tab.evaluate(UNREADABLE) != [],
+        "errors": tab.errors != [],
+        "requests": tab.requests != [page.as_uri()],
+    }
+    assert found[check]
+
+
+def test_the_policy_of_the_page_stops_what_became_markup(
+    browser: Browser, pages: dict[str, Path], tmp_path: Path
+) -> None:
+    page = tmp_path / "injected.html"
+    injected = "<script>document.title = 'taken over'</script><img src='https://example.invalid/pixel.png'>"
+    page.write_text(pages["round"].read_text(encoding="utf-8").replace("<main>", f"<main>{injected}"), encoding="utf-8")
+    tab = browser.open(page.as_uri(), width=DESK)
+    assert tab.evaluate("document.title") == "AUC over all parties"
+    assert any("Content Security Policy" in error for error in tab.errors)
+
+
+def background(tab: Tab) -> float:
+    return max(rgb(tab.evaluate("getComputedStyle(document.body).backgroundColor")))
+
+
+def contrast(tab: Tab, selector: str) -> float:
+    """The contrast of text on the page's background, as WCAG defines it; 21 where there is no such element."""
+    found = tab.evaluate(f"(e => e && getComputedStyle(e).color)(document.querySelector('{selector}'))")
+    if found is None:
+        return 21.0
+    values = [luminance(rgb(each)) for each in (found, tab.evaluate("getComputedStyle(document.body).backgroundColor"))]
+    return (max(values) + 0.05) / (min(values) + 0.05)
+
+
+def rgb(colour: str) -> tuple[float, ...]:
+    return tuple(float(part) for part in re.findall(r"[\d.]+", colour)[:3])
+
+
+def luminance(colour: tuple[float, ...]) -> float:
+    linear = [c / 255 / 12.92 if c / 255 <= 0.03928 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def colours(png: bytes) -> set[bytes]:
+    """Different stretches of pixel data in a screenshot: a blank page has next to none."""
+    data, position = b"", 8
+    while position < len(png):
+        length, kind = struct.unpack(">I4s", png[position : position + 8])
+        if kind == b"IDAT":
+            data += png[position + 8 : position + 8 + length]
+        position += 12 + length
+    raw = zlib.decompress(data)
+    return {raw[place : place + 12] for place in range(0, len(raw), 12)}

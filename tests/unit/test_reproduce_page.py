@@ -1,0 +1,87 @@
+"""The page of `fheval reproduce`: every number beside the printed one, plots, what was left out, the machine."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from html.parser import HTMLParser
+
+from fheval.experiments.reproduce.page import reproduction_page
+from fheval.experiments.reproduce.run import EXPERIMENTS, Outcome
+from reproduce_outcomes import HOSTILE, every_outcome
+
+WHEN = datetime(2026, 11, 15, 12, 30, tzinfo=timezone.utc)
+
+
+class Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read(page: str) -> Reader:
+    reader = Reader()
+    reader.feed(page)
+    reader.close()
+    return reader
+
+
+def test_every_experiment_has_its_part() -> None:
+    reader = read(reproduction_page(every_outcome(), WHEN))
+    for name in EXPERIMENTS:
+        assert ("id", name) in reader.attributes
+        assert ("href", f"#{name}") in reader.attributes
+
+
+def test_values_stand_beside_the_printed_ones_with_their_difference() -> None:
+    text = read(reproduction_page(every_outcome(), WHEN)).text
+    for shown in ("0.893402", "0.893400", "+2·10⁻⁶", "printed 63.0 ± 723.6", "printed 6.81 MB", "2^−59.9", "2^−60"):
+        assert shown in text
+    assert "printed 0.891600, difference 0" in text
+
+
+def test_each_protocol_is_a_line_of_the_figures() -> None:
+    reader = read(reproduction_page(every_outcome(), WHEN))
+    titles = (
+        "Time against decision points",
+        "Accuracy against decision points",
+        "Time against parties",
+        "Traffic against parties",
+        "Chebyshev: error against den",
+        "Newton–Raphson: error against den",
+    )
+    for title in titles:
+        assert title in reader.text
+    assert reader.tags.count("figure") == len(titles)
+    # Four protocols over points, parties and traffic, two data sets, two lines of references, division's lines.
+    assert reader.tags.count("polyline") >= 3 * 4
+
+
+def test_what_was_left_out_and_the_machine_are_told() -> None:
+    reader = read(reproduction_page(every_outcome(), WHEN))
+    assert "labels_criteo.txt not found" in reader.text
+    assert "Abacus" in reader.text
+    assert "2026-11-15 12:30" in reader.text
+
+
+def test_no_string_becomes_markup_and_nothing_is_asked_for_from_elsewhere() -> None:
+    reader = read(reproduction_page(every_outcome(), WHEN))
+    assert HOSTILE in reader.text
+    assert not {"script", "img", "iframe", "object", "form"} & set(reader.tags)
+    addresses = {value for name, value in reader.attributes if name in ("src", "href", "action")}
+    assert {each for each in addresses if each and not each.startswith("#")} == {"data:,"}
+
+
+def test_an_experiment_without_rows_is_no_error() -> None:
+    empty = [Outcome(name, (), (), ()) for name in EXPERIMENTS]
+    reader = read(reproduction_page(empty, WHEN))
+    assert "There are no data for this table." in reader.text
+    assert "figure" not in reader.tags
