@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from fheval.experiments.attacks.strategy import Knowledge, Strategy
 from fheval.secrets import integer_below
 
@@ -32,7 +34,7 @@ class FirstRunTwice(Strategy):
 
 
 class ReturnGarbage(Strategy):
-    """Fill the answer's ciphertexts with random bytes, or with their own words in another order."""
+    """Fill the answer's ciphertexts with random bytes, or with their own words, neighbours swapped: residues all the same."""
 
     name = "garbage"
     summary = "return garbage bytes"
@@ -46,8 +48,9 @@ class ReturnGarbage(Strategy):
         """An envelope that is right, around content that is not."""
         if self.random:
             return self.known.rng.draw(len(payload))
-        words = [payload[start : start + _WORD] for start in range(0, len(payload), _WORD)]
-        return b"".join(reversed(words))
+        whole = len(payload) // (2 * _WORD) * 2 * _WORD
+        pairs = np.frombuffer(payload[:whole], dtype="<u8").reshape(-1, 2)
+        return pairs[:, ::-1].tobytes() + payload[whole:]
 
 
 class ReturnNothing(Strategy):
