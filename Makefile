@@ -13,7 +13,7 @@ ENGINE_SUITES := $(wildcard $(addprefix tests/,conformance adversary secrecy pro
 test e2e slow bench: export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-main demo test lint bench e2e slow lock clean
+.PHONY: help setup setup-main browser demo test lint bench e2e slow lock clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 12
@@ -23,6 +23,16 @@ setup: ## make .venv and, where it is needed and a Python 3.10 is found, .venv-o
 
 setup-main:
 	@$(BOOTSTRAP) tools/setup.py --main-only
+
+browser: ## Debian's chromium, in which pages are tested, where it is missing and root may install it
+	@if command -v chromium >/dev/null; then \
+	  chromium --version --no-sandbox 2>/dev/null; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get -qq update \
+	  && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium >/dev/null; then \
+	  chromium --version --no-sandbox 2>/dev/null; \
+	else \
+	  echo "chromium is missing and was not installed: the tests of pages in a browser will be skipped"; \
+	fi
 
 demo: setup-main ## five hospitals, one private AUC, the pooled truth beside it
 	@.venv/bin/fheval demo
@@ -57,7 +67,7 @@ UV_COMPILE = .venv/bin/uv pip compile pyproject.toml --quiet $(UPGRADE) \
 lock: ## write the lock files anew from pyproject.toml
 	@[ -x .venv/bin/uv ] || $(BOOTSTRAP) tools/setup.py --main-only || [ -x .venv/bin/uv ]
 	$(UV_COMPILE) --universal --python-version 3.11 \
-	  --extra openfhe --extra flower --extra baselines --extra report --extra dev --extra lock \
+	  --extra openfhe --extra flower --extra baselines --extra dev --extra lock \
 	  --output-file locks/venv.txt
 	$(UV_COMPILE) --python-version 3.10 --python-platform x86_64-manylinux_2_35 \
 	  --extra openfhe --extra dev \

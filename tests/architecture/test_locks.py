@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # Lock file, the Pythons that it is for, and the extras that it holds.
 LOCKS = {
-    "venv.txt": (("3.11", "3.12", "3.13", "3.14"), ("openfhe", "flower", "baselines", "report", "dev", "lock")),
+    "venv.txt": (("3.11", "3.12", "3.13", "3.14"), ("openfhe", "flower", "baselines", "dev", "lock")),
     "venv-openfhe.txt": (("3.10",), ("openfhe", "dev")),
 }
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
