@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,35 +11,34 @@ import pytest
 
 from fheval.errors import ConfigError, TransportError
 from fheval.transports.flower import control as control_module
+from fheval.transports.flower.console import END
 from fheval.transports.flower.control import Control, RunStatus
 from fheval.transports.flower.environment import flower_environment, flower_program
 from fheval.transports.flower.state import State
 
 
 class Flwr:
-    """Stands where the `flwr` program stands: notes its arguments and prints what it is told."""
+    """Stands where the `flwr` commands are run: notes their arguments and prints what it is told."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.path = directory / "flwr"
-        self.path.write_text(
-            f"#!{sys.executable}\nimport pathlib, sys\nhere = pathlib.Path({str(directory)!r})\n"
-            "(here / 'arguments').write_text('\\n'.join(sys.argv[1:]))\n"
-            "sys.stdout.write((here / 'answer').read_text())\nprint('a word on the side', file=sys.stderr)\n"
+        self.program = (
+            f"import json, pathlib, sys\nhere = pathlib.Path({str(directory)!r})\n"
+            "(here / 'commands').write_text(sys.stdin.read())\n"
+            "sys.stdout.write((here / 'answers').read_text())\nprint('a word on the side', file=sys.stderr)\n"
         )
-        self.path.chmod(0o755)
 
-    def answers(self, text: str) -> None:
-        (self.directory / "answer").write_text(text)
+    def answers(self, *texts: str) -> None:
+        (self.directory / "answers").write_text("".join(text + END for text in texts))
 
-    def arguments(self) -> list[str]:
-        return (self.directory / "arguments").read_text().split("\n")
+    def commands(self) -> list[list[str]]:
+        return [json.loads(line) for line in (self.directory / "commands").read_text().splitlines()]
 
 
 @pytest.fixture
 def flwr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Flwr:
     made = Flwr(tmp_path)
-    monkeypatch.setattr(control_module, "flower_program", lambda name: str(tmp_path / name))
+    monkeypatch.setattr(control_module, "_CONSOLE", (sys.executable, "-c", made.program))
     return made
 
 
@@ -54,16 +54,26 @@ def test_the_connection_is_on_loopback_and_trusts_the_inside_alone(control: Cont
     assert "insecure" not in text
 
 
-def test_a_registration_gives_the_number(flwr: Flwr, control: Control, tmp_path: Path) -> None:
-    flwr.answers('{"success": true, "node-id": 17}')
-    assert control.register(tmp_path / "birch.pub") == 17
-    assert flwr.arguments() == ["supernode", "register", f"{tmp_path}/birch.pub", "fheval", "--format", "json"]
+def test_registrations_give_the_numbers(flwr: Flwr, control: Control, tmp_path: Path) -> None:
+    flwr.answers('{"success": true, "node-id": 17}', '{"success": true, "node-id": 18}')
+    assert list(control.register([tmp_path / "birch.pub", tmp_path / "cedar.pub"])) == [17, 18]
+    assert flwr.commands() == [
+        ["supernode", "register", f"{tmp_path}/{name}.pub", "fheval", "--format", "json"] for name in ("birch", "cedar")
+    ]
+
+
+def test_numbers_that_came_before_a_failure_are_not_lost(flwr: Flwr, control: Control) -> None:
+    flwr.answers('{"success": true, "node-id": 17}', '{"success": false, "error-message": "no space left"}')
+    numbers = control.register([Path("birch.pub"), Path("cedar.pub")])
+    assert next(numbers) == 17
+    with pytest.raises(TransportError, match="no space left"):
+        next(numbers)
 
 
 def test_a_run_is_started_with_its_settings(flwr: Flwr, control: Control) -> None:
     flwr.answers('{"success": true, "run-id": "18446744073709551615"}')
     assert control.start(Path("/app"), {"order": "ab12"}) == 2**64 - 1
-    assert flwr.arguments()[:5] == ["run", "/app", "fheval", "--run-config", 'order="ab12"']
+    assert flwr.commands()[0][:5] == ["run", "/app", "fheval", "--run-config", 'order="ab12"']
 
 
 @pytest.mark.parametrize(
@@ -94,13 +104,34 @@ def test_a_failure_with_exit_status_0_is_a_failure(flwr: Flwr, control: Control)
 def test_a_key_whose_number_was_lost_says_what_to_do(flwr: Flwr, control: Control, tmp_path: Path) -> None:
     flwr.answers('{"success": false, "error-message": "[code: 23] Public key already in use."}')
     with pytest.raises(ConfigError, match="delete its --state directory"):
-        control.register(tmp_path / "birch.pub")
+        list(control.register([tmp_path / "birch.pub"]))
 
 
 def test_no_answer_at_all_is_a_failure_that_shows_the_last_word(flwr: Flwr, control: Control) -> None:
-    flwr.answers("")
+    flwr.answers()
     with pytest.raises(TransportError, match="flwr stop failed: a word on the side"):
         control.stop(5)
+
+
+def test_an_answer_that_is_not_json_is_a_failure(flwr: Flwr, control: Control) -> None:
+    flwr.answers("Usage: flwr stop")
+    with pytest.raises(TransportError, match="flwr stop failed: Usage: flwr stop"):
+        control.stop(5)
+
+
+def test_the_console_runs_flowers_own_command(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*control_module._CONSOLE],
+        input=b'["--version"]\n["list", "nowhere", "--format", "json"]\n',
+        env=flower_environment(tmp_path),
+        capture_output=True,
+        timeout=120,
+        check=True,
+    )
+    version, answer, nothing = done.stdout.decode().split(END)
+    assert version.startswith("Flower version: 1.")
+    assert json.loads(answer)["success"] is False
+    assert nothing == ""
 
 
 def test_flowers_processes_get_none_of_the_operators_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fheval.errors import ConfigError, TransportError
-from fheval.transports.flower.environment import flower_environment, flower_program
+from fheval.transports.flower import console
+from fheval.transports.flower.environment import flower_environment
 from fheval.transports.flower.state import LOOPBACK, State
 
+_CONSOLE = (sys.executable, "-m", console.__name__)
 _CONNECTION = "fheval"
 # A command loads much of Flower before it does anything: three seconds on a fast machine, many on a busy one.
 _COMMAND_SECONDS = 120.0
+# Beyond the first, a command of a batch takes a fraction of a second.
+_COMMANDS_IN_A_BATCH = 100
 
 # What SuperLink says to a public key that it knows already.
 _KEY_IN_USE = "Public key already in use"
@@ -43,24 +48,25 @@ class Control:
 
     def __init__(self, state: State, port: int) -> None:
         self._environment = flower_environment(state.flower_home)
-        self._program = flower_program("flwr")
         config = (
             f'[superlink]\ndefault = "{_CONNECTION}"\n\n[superlink.{_CONNECTION}]\naddress = "{LOOPBACK}:{port}"\n'
             f"root-certificates = {json.dumps(str(state.inside_authority))}\n"
         )
         (state.flower_home / "config.toml").write_text(config, encoding="utf-8")
 
-    def register(self, key: Path) -> int:
-        """Register a SuperNode's public key and give its number."""
+    def register(self, keys: Sequence[Path]) -> Iterator[int]:
+        """Register SuperNodes' public keys; gives their numbers, as far as it goes well."""
+        answers = self._ask_all([["supernode", "register", str(key), _CONNECTION] for key in keys])
         try:
-            return int(self._ask("supernode", "register", str(key), _CONNECTION)["node-id"])
+            for answer in answers:
+                yield int(answer["node-id"])
         except TransportError as error:
-            if _KEY_IN_USE in str(error):
-                raise ConfigError(
-                    f"SuperLink knows the key {key} already, and its number is lost. "
-                    "Stop the aggregator, delete its --state directory and start it again."
-                ) from error
-            raise
+            if _KEY_IN_USE not in str(error):
+                raise
+            raise ConfigError(
+                "SuperLink knows a member's key already, and its number is lost. "
+                "Stop the aggregator, delete its --state directory and start it again."
+            ) from error
 
     def unregister(self, node: int) -> None:
         """Forget a SuperNode."""
@@ -81,29 +87,35 @@ class Control:
         self._ask("stop", str(run), _CONNECTION)
 
     def _ask(self, *arguments: str) -> dict[str, Any]:
+        (answer,) = self._ask_all([arguments])
+        return answer
+
+    def _ask_all(self, commands: Sequence[Sequence[str]]) -> Iterator[dict[str, Any]]:
+        lines = "".join(json.dumps([*command, "--format", "json"]) + "\n" for command in commands)
         try:
-            done = subprocess.run(  # noqa: S603 (Flower's own program, found by its full path)
-                [self._program, *arguments, "--format", "json"],
+            done = subprocess.run(  # noqa: S603 (this very Python, with a module of ours)
+                _CONSOLE,
+                input=lines.encode(),
                 env=self._environment,
-                stdin=subprocess.DEVNULL,
                 capture_output=True,
-                timeout=_COMMAND_SECONDS,
+                timeout=_COMMAND_SECONDS * (1 + len(commands) / _COMMANDS_IN_A_BATCH),
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise TransportError(
-                f"flwr {arguments[0]} gave no answer in {_COMMAND_SECONDS:.0f} s. Try again."
-            ) from None
-        return _answer(arguments[0], done)
+            raise TransportError(f"flwr {commands[0][0]} gave no answer in time. Try again.") from None
+        *printed, _ = done.stdout.decode(errors="replace").split(console.END)
+        if len(printed) != len(commands):
+            last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+            raise TransportError(f"flwr {commands[0][0]} failed: {' '.join(last) or 'no output'}. Try again.")
+        return map(_answer, (command[0] for command in commands), printed)
 
 
-def _answer(command: str, done: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
+def _answer(command: str, printed: str) -> dict[str, Any]:
     # The exit status is 0 even where the command failed; only the answer tells.
     try:
-        answer: dict[str, Any] = json.loads(done.stdout)
+        answer: dict[str, Any] = json.loads(printed)
     except ValueError:
-        last = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()[-1:]
-        raise TransportError(f"flwr {command} failed: {' '.join(last) or 'no output'}. Try again.") from None
+        raise TransportError(f"flwr {command} failed: {printed.strip() or 'no output'}. Try again.") from None
     if not answer.get("success"):
         reason = str(answer.get("error-message", "no reason given")).strip().splitlines()[-1]
         raise TransportError(f"flwr {command} failed: {reason} Check that the aggregator is up, then try again.")

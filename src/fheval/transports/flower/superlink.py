@@ -8,7 +8,6 @@ import ssl
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
 from threading import Event
@@ -23,8 +22,6 @@ from fheval.transports.flower.state import LOOPBACK, STATE_VARIABLE, Registered,
 
 _START_SECONDS = 120.0
 _LOOK_EVERY = 0.2
-# Each registration is a process that is busy for seconds.
-_REGISTER_AT_ONCE = max(1, min(4, os.cpu_count() or 1))
 
 
 def run_aggregator(
@@ -89,15 +86,11 @@ def register_members(kit: AggregatorKit, state: State, control: Control, told: E
         control.unregister(known[name].node)
     state.write_registry(Registry(members=kept))
 
-    def register(name: str) -> tuple[str, int] | None:
-        return None if told.is_set() else (name, control.register(files[name]))
-
-    with ThreadPoolExecutor(_REGISTER_AT_ONCE) as pool:
-        for done in pool.map(register, sorted(wanted.keys() - kept.keys())):
-            if done is not None:
-                name, node = done
-                kept[name] = Registered(key=wanted[name], node=node)
-                state.write_registry(Registry(members=kept))
+    missing = sorted(wanted.keys() - kept.keys())
+    if missing and not told.is_set():
+        for name, node in zip(missing, control.register([files[name] for name in missing]), strict=True):
+            kept[name] = Registered(key=wanted[name], node=node)
+            state.write_registry(Registry(members=kept))
 
 
 async def _stand_at_gate(

@@ -1,0 +1,82 @@
+"""Parties on disk for tests without processes of their own: kits, data and the aggregator's kit, valid today."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+import numpy as np
+
+from fheval.counting import Counts, Grid
+from fheval.keys import Rules, install_policy
+from fheval.keys.authority import create_authority
+from fheval.keys.enrolment import enrol_aggregator, enrol_with_new_keys
+from fheval.metrics.question import Question
+from fheval.transports.flower.orders import Order
+from fheval.transports.vault.ledger import Ledger
+from fheval.transports.vault.verdict import Verdict
+
+POINTS = 50
+ROWS = 40
+
+
+@dataclass(frozen=True)
+class Parties:
+    """A directory for each member, with `kit`, `data.csv` and, once it has answered, `ledger.db`."""
+
+    root: Path
+    members: tuple[str, ...]
+
+    def order(self, protocol: str, precision: float | None, *, timeout: float = 30.0) -> Order:
+        return Order(
+            kit=str(self.root / "hub"),
+            members=self.members,
+            protocol=protocol,
+            engine=None,
+            question=Question(grid=Grid.even(POINTS)).to_bytes(),
+            precision=precision,
+            minimum_cohort=3,
+            max_samples=1 << 24,
+            splits=4,
+            runs=3,
+            packing="paper",
+            timeout=timeout,
+            patience=5.0,
+        )
+
+    def verdicts(self, name: str) -> list[Verdict | None]:
+        """How this member's rounds ended."""
+        with Ledger.read(self.root / name / "ledger.db") as ledger:
+            return [each.verdict for each in ledger.history()]
+
+    def pooled(self, names: Sequence[str] | None = None) -> float:
+        """The AUC of these members' data together."""
+        columns = [
+            np.loadtxt(self.root / name / "data.csv", delimiter=",", skiprows=1) for name in names or self.members
+        ]
+        rows = np.concatenate(columns)
+        return float(Counts.from_scores(rows[:, 0].astype(int), rows[:, 1], POINTS).auc())
+
+
+def make_parties(root: Path, number: int) -> Parties:
+    """Enrol so many members, and give each some rows."""
+    now = datetime.now(timezone.utc)
+    authority = create_authority(root / "authority", "Trial", now=now)
+    members = tuple(f"member-{index:03}" for index in range(number))
+    generator = np.random.default_rng(7)
+    for name in members:
+        (root / name).mkdir(mode=0o700)
+        enrol_with_new_keys(authority, name, root / name / "kit", renew=False, now=now, days=2)
+        labels = generator.integers(0, 2, ROWS)
+        scores = np.clip(0.3 * labels + 0.7 * generator.random(ROWS), 0, 1)
+        lines = [f"{label},{score:.6f}\n" for label, score in zip(labels, scores, strict=True)]
+        (root / name / "data.csv").write_text("label,score\n" + "".join(lines))
+    enrol_aggregator(authority, "hub", ["127.0.0.1"], root / "hub", certificate_pem=None, now=now, days=2)
+    authority.sign_next_policy(Rules(finest_precision=None), now=now, days=2)
+    policy = authority.policy_bytes()
+    assert policy is not None
+    for directory in [root / "hub", *(root / name / "kit" for name in members)]:
+        install_policy(directory, policy, now=now)
+    return Parties(root, members)

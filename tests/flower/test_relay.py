@@ -1,0 +1,101 @@
+"""The party's app hands bytes over, tells failures in one way, and holds nothing."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+
+from fheval.errors import ConfigError, TransportError
+from fheval.transports.flower.records import MESSAGE_TYPE, pack, unpack
+from fheval.transports.flower.relay import make_app
+from fheval.transports.flower.shim import app, to_socket
+from fheval.transports.vault.framing import receive_frame, send_frame
+
+pytestmark = pytest.mark.usefixtures("_as_an_app")
+
+
+def context(**config: str) -> Context:
+    return Context(run_id=1, node_id=5, node_config=dict(config), state=RecordDict(), run_config={})
+
+
+def message(content: RecordDict) -> Message:
+    made = Message(content, dst_node_id=5, message_type=MESSAGE_TYPE)
+    made.metadata.__dict__["_message_id"] = "m"
+    return made
+
+
+def test_bytes_go_through_the_door_and_back() -> None:
+    relay = make_app(lambda _, data: data[::-1])
+    assert unpack(relay(message(pack(b"abc")), context()).content, sender="") == b"cba"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [TransportError("/home/someone/secret-place"), OSError(13, "Permission denied"), ValueError("0.8317"), KeyError(1)],
+)
+def test_a_failure_says_nothing_to_the_aggregator_and_the_reason_at_home(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    def door(context: Context, data: bytes) -> bytes:
+        raise error
+
+    with caplog.at_level(logging.ERROR):
+        reply = make_app(door)(message(pack(b"abc")), context())
+    assert reply.content == RecordDict({"failed": ConfigRecord()})
+    assert not reply.has_error()
+    assert str(error) in caplog.text
+
+
+def test_a_message_without_our_bytes_never_reaches_the_vault() -> None:
+    reached: list[bytes] = []
+
+    def door(context: Context, data: bytes) -> bytes:
+        reached.append(data)
+        return b""
+
+    reply = make_app(door)(message(RecordDict({"anything": ConfigRecord({"run": "code"})})), context())
+    assert reply.content == RecordDict({"failed": ConfigRecord()})
+    assert reached == []
+
+
+def test_an_interrupt_is_not_swallowed() -> None:
+    def door(context: Context, data: bytes) -> bytes:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make_app(door)(message(pack(b"abc")), context())
+
+
+def test_the_shim_asks_the_socket_of_its_node(tmp_path: Path) -> None:
+    path = tmp_path / "v.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                data = receive_frame(connection, seconds=10)
+                send_frame(connection, b"to " + (data or b""), seconds=10)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        reply = app(message(pack(b"abc")), context(vault=str(path)))
+        thread.join(10)
+    assert unpack(reply.content, sender="") == b"to abc"
+
+
+def test_a_node_that_does_not_know_its_vault_says_how_to_tell_it() -> None:
+    with pytest.raises(ConfigError, match="--node-config"):
+        to_socket(context(), b"abc")
+
+
+def test_no_vault_at_the_socket_is_a_failure_like_any_other(tmp_path: Path) -> None:
+    reply = app(message(pack(b"abc")), context(vault=os.fspath(tmp_path / "none.sock")))
+    assert reply.content == RecordDict({"failed": ConfigRecord()})
