@@ -34,7 +34,7 @@ class FirstRunTwice(Strategy):
 
 
 class ReturnGarbage(Strategy):
-    """Fill the answer's ciphertexts with random bytes, or with their own words, neighbours swapped: residues all the same."""
+    """Fill the answer with random bytes, or with its own words, neighbours swapped: residues all the same."""
 
     name = "garbage"
     summary = "return garbage bytes"
