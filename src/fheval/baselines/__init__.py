@@ -1,1 +1,1 @@
-"""What fheval is compared with: pooling, TensorFlow's metric, differential privacy, multi-party computation."""
+"""What fheval is compared with: pooling, TensorFlow's metric, differential privacy, MPC, homomorphic division."""

@@ -31,7 +31,12 @@ _NAMES = ("table1", "table2", "table3", "figure-points", "figure-parties", "secu
     "fheval reproduce table2 --data data --out out --engine seal"
 )
 def reproduce(
-    what: Annotated[str, typer.Argument(metavar="|".join(_NAMES), autocompletion=lambda: list(_NAMES))],
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT", help=f"One of {', '.join(_NAMES)}.", autocompletion=lambda: list(_NAMES), show_default=False
+        ),
+    ],
     out: Annotated[
         Path,
         typer.Option(metavar="DIR", help="Where results go, and where finished parts are kept.", show_default=False),
@@ -40,12 +45,12 @@ def reproduce(
         Path, typer.Option(metavar="DIR", help="The published evaluation data; what is missing is left out.")
     ] = Path("data"),
     engine: options.EngineName = None,
-    quiet: options.Quiet = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar, and nothing on standard output.")] = False,
 ) -> None:
     """The paper's tables and figures, run again beside the printed values.
 
-    Writes JSON, CSV and one page of HTML. Interrupted, it goes on where it stopped when it is started again with the
-    same folders.
+    Writes JSON, CSV and one page of HTML. Started again with the same folders it goes on where it stopped; remove
+    DIR/cells to measure anew.
     """
     # Figures are stated for one thread; the libraries read this when they are loaded.
     os.environ.setdefault("OMP_NUM_THREADS", "1")

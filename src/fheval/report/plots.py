@@ -10,7 +10,7 @@ from fheval.report.elements import Content, Element, element
 
 # In units of the drawing; a phone shows it at about 0.8 times its size, which keeps its letters readable.
 _WIDTH, _HEIGHT = 440.0, 300.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 14.0, 26.0, 46.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 22.0, 26.0, 46.0
 _MARKER = 4.0
 _COLOURS = ("series-1", "series-2", "series-3", "series-4", "series-6")
 _REFERENCE_COLOUR = "series-5"

@@ -28,9 +28,10 @@ def content(outcome: Outcome) -> Content:
             "p",
             "The paper tried to let the aggregator divide under encryption and gave it up. Both ways approximate 1/den "
             "on an interval, so the parties must agree on bounds for den, which is twice the positives times the "
-            "negatives of all of them together, before they encrypt. Within the bounds both are right; below them the "
-            "AUC comes out too small, above them anything comes out, and nothing tells. Bounds that fit every case, "
-            "from 10³ to 10¹⁰, leave neither of them right anywhere within the levels that there are.",
+            "negatives of all of them together, before they encrypt. Within bounds that are near enough to each other "
+            "both are right; below them the AUC comes out too small, above them anything comes out, and nothing tells. "
+            "Bounds that fit every case, from 10³ to 10¹⁰, leave Chebyshev right nowhere and Newton–Raphson only near "
+            "its first guess, within the levels that there are.",
         ),
         element("div", [each for each in plots if each is not None], class_="plots"),
         _cases(outcome.rows),
@@ -57,11 +58,16 @@ def _line(case: Case, rows: Sequence[Row]) -> Series:
     points = tuple(
         (float(row.size or 0), _WORST if row.value is None else min(max(row.value, _BEST), _WORST)) for row in found
     )
-    return Series(f"{_bounds(case)}, {EFFORT_NAMES[case.approximation.method]} {case.approximation.effort}", points)
+    return Series(f"{_bounds(case)}, {_effort(case)}", points)
 
 
 def _bounds(case: Case) -> str:
     return f"{written(case.approximation.low)} to {written(case.approximation.high)}"
+
+
+def _effort(case: Case) -> str:
+    effort = case.approximation.effort
+    return f"degree {effort}" if case.approximation.method == "chebyshev" else f"{effort} steps"
 
 
 def _cases(rows: Sequence[Row]) -> Content:
@@ -79,7 +85,9 @@ def _cases(rows: Sequence[Row]) -> Content:
         Column("levels", number=True),
         Column("time", number=True),
     ]
-    caption = f"Measured in ring {CKKS_DIVISION.ring:,} with {CKKS_DIVISION.depth} levels, the most at 128 bits."
+    caption = (
+        f"Measured in ring {CKKS_DIVISION.ring:,} with {CKKS_DIVISION.depth} levels, the most that it has at 128 bits."
+    )
     return table(columns, lines, caption=caption)
 
 
@@ -92,7 +100,7 @@ def _case_line(case: Case, by_column: dict[str, list[Row]]) -> list[Content]:
     refused = next((row.note for row in errors if row.size is None), None)
     levels, seconds = (by_column.get(f"{case.name} {what}", [None])[0] for what in ("levels", "seconds"))
     return [
-        f"{_TITLES[chosen.method]}, {EFFORT_NAMES[chosen.method]} {chosen.effort}",
+        f"{_TITLES[chosen.method]}, {_effort(case)}",
         _bounds(case) + ("" if chosen.scaled else ", numbers not scaled"),
         numbers.magnitude(max(known)) if known else numbers.NOTHING,
         refused or (f"{written(min(right))} to {written(max(right))}" if right else "none"),

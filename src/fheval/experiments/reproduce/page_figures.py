@@ -8,7 +8,7 @@ from operator import attrgetter
 from fheval.experiments.reproduce import numbers
 from fheval.experiments.reproduce.accuracy import PROTOCOLS
 from fheval.experiments.reproduce.data_sets import TITLES
-from fheval.experiments.reproduce.figures import FIXED_POINTS
+from fheval.experiments.reproduce.figures import FIXED_POINTS, POINTS
 from fheval.experiments.reproduce.printed import (
     ACCURACY,
     MPC_PARTIES,
@@ -35,7 +35,7 @@ def against_points(outcome: Outcome) -> Content:
         plots.append(
             plot(
                 _lines(timed, "decision_points"),
-                Axis("decision points N", log=True),
+                Axis("decision points N", log=True, bounds=(POINTS[0], POINTS[-1])),
                 Axis("milliseconds of the aggregator"),
                 title=f"Time against decision points, {PARTIES} parties",
                 caption=f"{_growth(timed, 'decision_points', 'points')} The paper's protocols sum over slots by "
