@@ -44,6 +44,9 @@ def write_scores(path: Path, seed: int, rows: int = 60) -> None:
     draw = np.random.default_rng(seed)
     labels = draw.integers(0, 2, rows)
     scores = np.clip(draw.normal(0.35 + 0.3 * labels, 0.2), 0, 1)
+    if path.suffix == ".npy":
+        np.save(path, np.column_stack([labels, scores]))
+        return
     lines = (f"{label},{score}\n" for label, score in zip(labels, scores, strict=True))
     path.write_text("label,score\n" + "".join(lines))
 
@@ -72,6 +75,7 @@ class Trial:
     folder: Path
     consortium: Consortium
     engine: Engine = CLEAR
+    ending: str = ".csv"
     clock: Clock = field(default_factory=Clock)
     vaults: dict[str, VaultCore] = field(default_factory=dict)
     ledgers: dict[str, Ledger] = field(default_factory=dict)
@@ -85,7 +89,7 @@ class Trial:
 
     def data(self, name: str) -> Path:
         """A member's file."""
-        return self.folder / f"{name}.csv"
+        return self.folder / f"{name}{self.ending}"
 
     def ledger_path(self, name: str) -> Path:
         """A member's ledger."""
