@@ -13,15 +13,25 @@ def estimate(value: float, replicates: list[float], width: float = 0.0) -> Estim
     return Estimate(value, np.array(replicates), width)
 
 
-def test_the_interval_is_the_middle_of_the_resamples() -> None:
-    low, high = estimate(0.5, [i / 100 for i in range(101)]).interval(0.9)
+def test_the_interval_ends_at_the_ranks_that_leave_its_level_between_them() -> None:
+    """A new number falls below the fifth of 99 with probability 5/100."""
+    low, high = estimate(0.5, [i / 100 for i in range(1, 100)]).interval(0.9)
     assert (low, high) == pytest.approx((0.05, 0.95))
+
+
+def test_ninety_five_percent_of_new_numbers_lie_in_a_95_percent_interval() -> None:
+    rng = np.random.default_rng(2)
+    hits = 0
+    for _ in range(2000):
+        low, high = Estimate(0.0, rng.normal(size=200), 0.0).interval(0.95)
+        hits += low <= rng.normal() <= high
+    assert hits / 2000 == pytest.approx(0.95, abs=0.015)
 
 
 def test_undefined_resamples_are_left_out_and_counted() -> None:
     found = estimate(0.5, [0.1, np.nan, 0.3, np.nan])
     assert found.lost == 2
-    assert found.interval(0.5) == pytest.approx((0.15, 0.25))
+    assert found.interval(1 / 3) == pytest.approx((0.1, 0.3))
 
 
 @pytest.mark.parametrize(

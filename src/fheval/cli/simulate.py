@@ -16,6 +16,7 @@ from fheval.cli.progress import waiting
 from fheval.cli.request import chosen_grid, make_request
 from fheval.cli.rounds import count_and_run, deliver, run_tables
 from fheval.counting import Counts, Grid, read_pair
+from fheval.errors import ConfigError
 from fheval.experiments.splitting import split_randomness, split_rows
 
 app = typer.Typer()
@@ -67,7 +68,16 @@ def simulate(
     """
     check_targets(json, report)
     check_options(protocol, epsilon=epsilon, precision=precision, engine=engine)
+    asked = asking.Asked(
+        metrics=tuple(metric or asking.DEFAULT_METRICS),
+        ci=ci,
+        replicates=replicates,
+        release=release.value,
+        allow_curves=allow_curves,
+    )
     if protocol in options.BASELINES:
+        if not asked.is_one_auc:
+            raise ConfigError(f"{protocol} is a baseline for one AUC. Leave --metric, --ci and --release out.")
         chosen = chosen_grid(grid, decision_points, score_kind)
         shared = read_shares(labels, scores, parties, seed, None if protocol == options.MPC else chosen, quiet=quiet)
         outcome = run_baseline(protocol, shared, chosen, epsilon, [labels, scores], quiet=quiet)
@@ -85,20 +95,14 @@ def simulate(
         packing=packing,
         minimum_cohort=minimum_cohort,
         max_samples=max_samples,
-        asked=asking.Asked(
-            metrics=tuple(metric or asking.DEFAULT_METRICS),
-            ci=ci,
-            replicates=replicates,
-            release=release.value,
-            allow_curves=allow_curves,
-        ),
+        asked=asked,
     )
     shares = read_shares(labels, scores, parties, seed, request.grid, quiet=quiet)
 
     def count(share: Share) -> Counts:
         return Counts.from_scores(*share, request.grid)
 
-    if request.asked.is_one_auc:
+    if asked.is_one_auc:
         result = count_and_run(request, shares, count, quiet=quiet)
     else:
         result = run_tables(request, shares, quiet=quiet)

@@ -1,0 +1,128 @@
+"""Intervals cover the truth as often as they say, and are those of a bootstrap of the pooled data.
+
+Six times 400 studies of ten parties with 200 rows each: scores of the classes are normal, d standard deviations apart,
+and passed through a sigmoid, so that the AUC of the population is Φ(d/√2). Forty decision points, 200 resamples, an
+interval of 95 %. Everything comes from six seeds, so that the outcome does not change from run to run. Chance alone
+moves the coverage in 400 studies by 1.1 percentage points, and in all 2,400 by 0.4.
+"""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fheval import Grid, Table
+from fheval.engines.clear import ClearEngine
+from fheval.metrics.intervals import Estimate
+from fheval.metrics.party import tally_party
+from fheval.metrics.question import Question
+from fheval.protocols import run_round
+from fheval.protocols.round import Round
+from fheval.secrets import Secret, Stream, derive
+from fheval.transports.in_process import InProcess
+
+SEEDS = (20261115, 1, 2, 3, 4, 5)
+STUDIES = 400
+PARTIES = 10
+ROWS = 200
+REPLICATES = 200
+LEVEL = 0.95
+DISTANCE = 1.2
+TRUTH = NormalDist().cdf(DISTANCE / 2**0.5)
+
+QUESTION = Question(grid=Grid.even(40), replicates=REPLICATES)
+
+Rows = tuple[NDArray[np.int64], NDArray[np.float64]]
+
+
+def study(rng: np.random.Generator) -> list[Rows]:
+    parties = []
+    for _ in range(PARTIES):
+        labels = rng.integers(0, 2, ROWS)
+        logits = rng.normal(size=ROWS) + DISTANCE * labels - DISTANCE / 2
+        parties.append((labels, 1 / (1 + np.exp(-logits))))
+    return parties
+
+
+def weights(number: int, party: int) -> Stream:
+    return derive(Secret(bytes(32)), "coverage", number, party)
+
+
+def private(parties: list[Rows], number: int) -> Estimate:
+    """The estimate that a round gives before anything is rounded."""
+    shares = [
+        tally_party(QUESTION, [Table.of(*rows)], weights(number, index)).contributions()
+        for index, rows in enumerate(parties)
+    ]
+    left = np.sum([[each.left for each in own] for own in shares], axis=0).astype(np.float64)
+    right = np.sum([[each.right for each in own] for own in shares], axis=0)
+    products = left * right
+    values = products[:, :-1].sum(axis=1) / products[:, -1]
+    return Estimate(float(values[0]), values[1:], 0.0)
+
+
+def pooled_interval(parties: list[Rows], rng: np.random.Generator) -> tuple[float, float]:
+    """The percentile interval of rows drawn with replacement from the pooled data, with the exact AUC."""
+    labels, scores = (np.concatenate([rows[i] for rows in parties]) for i in range(2))
+    order = np.argsort(scores)
+    ordered = labels[order]
+    drawn = rng.multinomial(len(labels), np.full(len(labels), 1 / len(labels)), size=REPLICATES)
+    positives, negatives = drawn * ordered, drawn * (1 - ordered)
+    below = np.cumsum(negatives, axis=1) - negatives / 2
+    aucs = (positives * below).sum(axis=1) / (positives.sum(axis=1) * negatives.sum(axis=1))
+    return Estimate(0.0, aucs, 0.0).interval(LEVEL)
+
+
+def covered(intervals: NDArray[np.float64]) -> NDArray[np.bool_]:
+    covers: NDArray[np.bool_] = (intervals[..., 0] <= TRUTH) & (intervals[..., 1] >= TRUTH)
+    return covers
+
+
+def both_intervals(seed: int) -> NDArray[np.float64]:
+    """For each study the private and the pooled interval, shape (studies, 2, 2)."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for number in range(STUDIES):
+        parties = study(rng)
+        found.append([private(parties, seed * 1000 + number).interval(LEVEL), pooled_interval(parties, rng)])
+    return np.array(found)
+
+
+@pytest.mark.slow
+def test_intervals_cover_the_truth_and_are_those_of_the_pooled_bootstrap() -> None:
+    intervals = np.stack([both_intervals(seed) for seed in SEEDS])
+    coverage = covered(intervals).mean(axis=1)
+    width = (intervals[..., 1] - intervals[..., 0]).mean(axis=(0, 1))
+    for seed, (private_coverage, pooled_coverage) in zip(SEEDS, coverage, strict=True):
+        print(f"seed {seed}: private {private_coverage:.2%}, pooled {pooled_coverage:.2%}")
+    print(f"all: private {coverage[:, 0].mean():.2%}, pooled {coverage[:, 1].mean():.2%}, mean widths {width.round(4)}")
+    assert 0.93 <= coverage[:, 0].mean() <= 0.97
+    assert abs(coverage[:, 0].mean() - coverage[:, 1].mean()) < 0.01
+    assert width[0] == pytest.approx(width[1], rel=0.01)
+
+
+def test_a_round_gives_the_resamples_that_the_parties_drew() -> None:
+    parties = study(np.random.default_rng(1))
+    expected = private(parties, 0)
+    names = tuple(f"party-{index}" for index in range(PARTIES))
+    round_ = Round(
+        id="00" * 16,
+        protocol="padded",
+        engine="clear",
+        forms=QUESTION.forms(1 << 24),
+        parties=names,
+        leader=names[0],
+        precision=1e-4,
+        question=QUESTION.to_bytes(),
+    )
+    contributions = {
+        name: tally_party(QUESTION, [Table.of(*rows)], weights(0, index)).contributions()
+        for index, (name, rows) in enumerate(zip(names, parties, strict=True))
+    }
+    rng = derive(Secret(bytes(32)), "round")
+    outcome = run_round(ClearEngine(), round_, contributions, rng, InProcess())
+    found = np.array([float(outcome.ratio(index)) for index in range(1 + REPLICATES)])
+    assert np.abs(found - np.array([expected.value, *expected.replicates])).max() <= 0.6e-4

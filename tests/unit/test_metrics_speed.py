@@ -1,0 +1,88 @@
+"""What a batch costs: the aggregator hardly more than one evaluation does, and 200 resamples seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median
+from time import process_time
+
+import numpy as np
+import pytest
+
+from fheval import evaluate, wire
+from fheval.engines import load_engine
+from fheval.metrics.forms import auc_form
+from fheval.protocols import padded, padding
+from fheval.protocols.padded import Layout, PaddedCounts, PadSums
+from fheval.protocols.round import AGGREGATOR, DEFAULT_MAX_SAMPLES, PublicSetup, Round, leader_set_up, new_round_id
+from fheval.secrets import SystemRandomness, residues
+
+POINTS = 100
+EVALUATIONS = 80
+PARTIES = 10
+REPEATS = 9
+
+
+def aggregator_work(evaluations: int) -> Callable[[], float]:
+    """Prepare a round of `padded`; give a function that plays the aggregator and says how long it computed."""
+    rng, engine = SystemRandomness(), load_engine()
+    names = tuple(f"party-{number}" for number in range(PARTIES))
+    round_ = Round(
+        id=new_round_id(rng),
+        protocol=padded.NAME,
+        engine=engine.name,
+        forms=(auc_form(POINTS, DEFAULT_MAX_SAMPLES),) * evaluations,
+        parties=names,
+        leader=names[0],
+        precision=1e-4,
+    )
+    layout = Layout.of(round_)
+    secrets, setup = leader_set_up(engine, round_, padding.parameter_sets(layout.primes), rng)
+    # An upload is uniform to whoever lacks the seed, so random numbers are as good as real ones.
+    values = [residues(rng, prime, 2 * layout.terms) for prime in layout.primes]
+    sealed = padding.leader_encrypt(engine, secrets, layout.primes, layout.plan, values)
+    pads = wire.encode(PadSums(round=round_.id, sender=names[0], roster=names, ciphertexts=sealed))
+    upload = padding.pack(values)
+    uploads = [wire.encode(PaddedCounts(round=round_.id, sender=name, values=upload)) for name in names]
+    keys = wire.encode(setup)
+
+    def once() -> float:
+        start = process_time()
+        aggregator = padded.Aggregator(engine, round_, wire.decode(keys, PublicSetup, sender=names[0]), rng)
+        for data in uploads:
+            aggregator.receive(wire.decode(data, PaddedCounts, sender=AGGREGATOR))
+        wire.encode(aggregator.close())
+        wire.encode(aggregator.result(wire.decode(pads, PadSums, sender=names[0])))
+        return process_time() - start
+
+    return once
+
+
+@pytest.mark.slow
+def test_eighty_evaluations_cost_the_aggregator_little_more_than_one() -> None:
+    single, batch = aggregator_work(1), aggregator_work(EVALUATIONS)
+    single(), batch()
+    times = [(single(), batch()) for _ in range(REPEATS)]
+    one, eighty = (median(each) for each in zip(*times, strict=True))
+    print(f"one {one * 1e3:.1f} ms, {EVALUATIONS} {eighty * 1e3:.1f} ms, ratio {eighty / one:.2f}")
+    assert eighty / one <= 1.3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["padded", "padded-verified"])
+def test_two_hundred_resamples_take_seconds(protocol: str) -> None:
+    rng = np.random.default_rng(0)
+    parties = []
+    for _ in range(10):
+        labels = rng.integers(0, 2, 10_000)
+        parties.append((labels, np.clip(0.3 * labels + 0.7 * rng.random(10_000), 0, 1)))
+    start = process_time()
+    (row,) = evaluate(parties, protocol=protocol, decision_points=40, ci=0.95, replicates=200).results
+    # One thread does it all, so that its time is the whole of it, whatever else the machine is doing.
+    seconds = process_time() - start
+    print(f"{protocol}: {seconds:.1f} s")
+    assert row.low is not None
+    assert row.high is not None
+    assert row.value is not None
+    assert row.low < row.value < row.high
+    assert seconds < 30
