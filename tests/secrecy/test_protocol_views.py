@@ -274,6 +274,23 @@ def test_a_result_is_switched_down_to_one_prime(engine: str, protocol: str) -> N
         assert [evaluator.load(data).limbs for data in sheets] == [1]
 
 
+@pytest.mark.parametrize("protocol", ["padded", "padded-verified"])
+def test_the_sums_of_groups_are_blinded_by_a_fresh_unit_each_time(protocol: str) -> None:
+    cast = Cast(a_round(protocol, 3, decision_points=POINTS, precision=None))
+    own = contributions_of(cast.round, DATA["large"])
+    layout = layout_of(cast.round)
+    answers = [
+        padding.leader_decrypt(cast.engine, cast.secrets, layout.primes, layout.plan, result.ciphertexts)
+        for result in (cast.answer(cast.served(own)) for _ in range(2))
+    ]
+    for prime, first, second in zip(layout.primes, *answers, strict=True):
+        # Each X and Y beside the other answer's: what they have in common is the quotient.
+        factors = [one * pow(other, -1, prime) % prime for one, other in zip(first, second, strict=True)]
+        assert factors[::2] == factors[1::2]
+        assert len(set(factors)) == len(factors) // 2
+        assert 1 not in factors
+
+
 # The aggregator's view
 
 
