@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -194,15 +195,15 @@ class Loopback:
         return summary_of(self.ask(*options))
 
     def rounds(self, name: str) -> list[dict[str, Any]]:
-        """What a member's vault says about its rounds."""
-        done = subprocess.run(
-            [FHEVAL, "vault", "rounds", "--kit", str(self.kit(name)), "--json", "-"],
-            capture_output=True,
-            timeout=60,
-            check=True,
-        )
-        found: list[dict[str, Any]] = json.loads(done.stdout)["rounds"]
+        """What `fheval vault rounds` says about a member's rounds, also while its vault runs."""
+        with redirect_stdout(io.StringIO()) as output:
+            run("vault", "rounds", "--kit", str(self.kit(name)), "--json", "-")
+        found: list[dict[str, Any]] = json.loads(output.getvalue())["rounds"]
         return found
+
+    def log(self, name: str) -> str:
+        """What a program has printed."""
+        return self.programs[name].text()
 
     def stop(self) -> None:
         """End everything; all of it must end well, and nothing may be left behind."""

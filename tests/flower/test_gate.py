@@ -14,7 +14,7 @@ import pytest
 
 from fheval.errors import ConfigError
 from fheval.transports.flower import gate
-from fheval.transports.flower.gate import opened_gate
+from fheval.transports.flower.gate import opened_gate, reserved
 from fheval.transports.flower.processes import free_port
 from fheval.transports.flower.state import State
 
@@ -61,17 +61,17 @@ class Setting:
 async def setting(state: State, inside: Inside, *, listening: bool = True) -> AsyncIterator[Setting]:
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(state.inside_certificate, state.inside_key)
-    inner, outer = free_port(), free_port()
+    inner = free_port()
     server = await asyncio.start_server(inside.serve, "127.0.0.1", inner, ssl=tls) if listening else None
-    async with opened_gate(
-        "127.0.0.1",
-        outer,
-        certificate=state.inside_certificate,
-        key=state.inside_key,
-        inside=("127.0.0.1", inner),
-        inside_authority=state.inside_authority,
-    ):
-        yield Setting(inside, outer, state)
+    with reserved("127.0.0.1", 0) as outside:
+        async with opened_gate(
+            outside,
+            certificate=state.inside_certificate,
+            key=state.inside_key,
+            inside=("127.0.0.1", inner),
+            inside_authority=state.inside_authority,
+        ):
+            yield Setting(inside, outside.getsockname()[1], state)
     if server is not None:
         server.close()
 
@@ -217,13 +217,10 @@ def test_a_silent_connection_does_not_stay(run: Callable[..., None], monkeypatch
     run(check)
 
 
-def test_an_address_that_is_taken_is_refused_in_a_sentence(run: Callable[..., None], state: State) -> None:
-    async def check(here: Setting) -> None:
-        files = {"certificate": state.inside_certificate, "key": state.inside_key}
-        with pytest.raises(ConfigError, match=f"127.0.0.1:{here.port} cannot be listened on"):
-            async with opened_gate(
-                "127.0.0.1", here.port, **files, inside=("127.0.0.1", 1), inside_authority=state.inside_authority
-            ):
-                raise AssertionError
-
-    run(check)
+@pytest.mark.parametrize("host", ["127.0.0.1", "192.0.2.1", "not an address"])
+def test_an_address_that_cannot_be_had_is_refused_in_a_sentence(host: str) -> None:
+    with reserved("127.0.0.1", 0) as taken:
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"{host}:{port} cannot be listened on"), reserved(host, port):
+            raise AssertionError

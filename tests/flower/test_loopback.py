@@ -1,13 +1,11 @@
 """A consortium of real processes on loopback: TLS, node authentication, five vaults, two protocols, the pooled AUC.
 
-`make e2e` runs this. It takes under two minutes on two idle cores.
+`make e2e` runs this. A message costs each SuperNode seconds of processor time, for a fresh process that loads Flower.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -48,29 +46,17 @@ def test_every_vault_has_the_pooled_auc(
 
 
 def test_the_aggregator_has_no_result(running: Loopback) -> None:
-    """What it prints and everything that it keeps says nothing of the AUC."""
-    values = {str(each["auc"])[:8] for each in running.rounds(MEMBERS[0])}
+    """Neither what it prints nor anything that it keeps, nor what SuperNodes print, says the AUC."""
+    values = {str(each["auc"])[:8].encode() for each in running.rounds(MEMBERS[0])}
     assert len(values) == 2
     kept = [path for path in (running.root / "state").rglob("*") if path.is_file()]
+    printed = [running.programs[name].log for name in running.programs if not name.startswith("vault")]
     assert len(kept) > 5
-    for path in [*kept, running.root / "hub.log"]:
+    for path in [*kept, *printed]:
         content = path.read_bytes()
-        assert not any(value.encode() in content for value in values), path
+        assert not any(value in content for value in values), path
 
 
-def test_a_round_that_the_policy_forbids_is_refused_by_every_vault(running: Loopback) -> None:
-    status = running.ask("--protocol", "padded", "--decision-points", "5000", "--timeout", "60")
-    _, complaint = status.communicate(timeout=150)
-    assert status.returncode == 1
-    assert "failed" in complaint
-    assert "5000 decision points" in (running.root / f"vault-{MEMBERS[0]}.log").read_text() or any(
-        "5000 decision points" in (running.root / f"vault-{member}.log").read_text() for member in MEMBERS
-    )
-    assert json.dumps([each["state"] for each in running.rounds(MEMBERS[1])]).count("released") == 2
-
-
-def test_members_logs_name_no_secret(running: Loopback) -> None:
+def test_supernodes_report_no_failure(running: Loopback) -> None:
     for member in MEMBERS:
-        text = Path(running.root / f"party-{member}.log").read_text(errors="replace")
-        assert "Traceback" not in text
-        assert str(running.rounds(member)[0]["auc"])[:8] not in text
+        assert "Traceback" not in running.log(f"party-{member}")

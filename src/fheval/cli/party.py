@@ -10,6 +10,7 @@ import typer
 from fheval.keys import supernode_files
 from fheval.keys.files import check_private_directory, private_subdirectory
 from fheval.transports.flower.supernode import run_supernode
+from fheval.transports.vault.listening import answers
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -47,6 +48,8 @@ def up(
     """Run a SuperNode that relays bytes to the vault, until Ctrl-C or SIGTERM. It needs no other file of the kit."""
     inner = kit / "supernode"
     key, authority = supernode_files(inner if inner.is_dir() else kit)
+    if not answers(vault):
+        typer.echo(f"No vault answers on {vault} yet. Rounds will miss this member until one does.", err=True)
     state.mkdir(parents=True, mode=0o700, exist_ok=True)
     check_private_directory(state)
     run_supernode(

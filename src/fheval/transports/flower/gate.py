@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import h11
@@ -157,24 +158,36 @@ async def _answer(member: _Line, status: int, text: bytes) -> None:
     await member.send(h11.EndOfMessage())
 
 
+@contextmanager
+def reserved(host: str, port: int) -> Iterator[socket.socket]:
+    """Take an address that the gate will listen on, before anything is started that takes long."""
+    complaint = f"{host}:{port} cannot be listened on ({{}}). Choose another --host or --port."
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise ConfigError(complaint.format(error.strerror)) from error
+    with socket.socket(family, kind, protocol) as taken:
+        # A port that the last aggregator has just left is not in use.
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            taken.bind(address)
+        except OSError as error:
+            raise ConfigError(complaint.format(error.strerror)) from error
+        yield taken
+
+
 @asynccontextmanager
 async def opened_gate(
-    host: str, port: int, *, certificate: Path, key: Path, inside: tuple[str, int], inside_authority: Path
-) -> AsyncIterator[asyncio.Server]:
-    """Listen for members at `host` and `port` while the body of the `async with` runs."""
-    outside = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    outside.minimum_version = ssl.TLSVersion.TLSv1_3
-    outside.load_cert_chain(certificate, key)
-    trusted = ssl.create_default_context(cafile=inside_authority)
-    gate = Gate(inside, trusted)
+    outside: socket.socket, *, certificate: Path, key: Path, inside: tuple[str, int], inside_authority: Path
+) -> AsyncIterator[None]:
+    """Listen for members while the body of the `async with` runs."""
+    shown = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    shown.minimum_version = ssl.TLSVersion.TLSv1_3
+    shown.load_cert_chain(certificate, key)
+    gate = Gate(inside, ssl.create_default_context(cafile=inside_authority))
+    server = await asyncio.start_server(gate.serve, sock=outside, ssl=shown, ssl_handshake_timeout=_STEP_SECONDS)
     try:
-        server = await asyncio.start_server(gate.serve, host, port, ssl=outside, ssl_handshake_timeout=_STEP_SECONDS)
-    except OSError as error:
-        raise ConfigError(
-            f"{host}:{port} cannot be listened on ({error.strerror}). Choose another --host or --port."
-        ) from error
-    try:
-        yield server
+        yield
     finally:
         server.close()
         gate.hang_up()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 import time
 import urllib.request
@@ -16,7 +17,7 @@ from fheval.errors import TransportError
 from fheval.keys import AggregatorKit
 from fheval.transports.flower.control import Control
 from fheval.transports.flower.environment import flower_environment, flower_program
-from fheval.transports.flower.gate import opened_gate
+from fheval.transports.flower.gate import opened_gate, reserved
 from fheval.transports.flower.processes import Child, free_port, told_to_stop
 from fheval.transports.flower.state import LOOPBACK, STATE_VARIABLE, Registered, Registry, Running, State
 
@@ -28,14 +29,19 @@ def run_aggregator(
     kit: AggregatorKit, state: State, host: str, port: int, *, now: datetime, on_ready: Callable[[], None]
 ) -> None:
     """Run SuperLink and gate until a signal ends them; a SuperLink that ends by itself is a `TransportError`."""
-    with told_to_stop() as told, state.held(), _superlink(state, now=now) as (child, inside):
+    with (
+        told_to_stop() as told,
+        state.held(),
+        reserved(host, port) as outside,
+        _superlink(state, now=now) as (child, inside),
+    ):
         _wait_until_healthy(child, state, inside, told)
         register_members(kit, state, Control(state, inside), told)
         if told.is_set():
             return
         state.write_running(Running(pid=os.getpid(), port=inside, kit=str(kit.directory.absolute())))
         try:
-            asyncio.run(_stand_at_gate(kit, state, (host, port), inside, child, told, on_ready))
+            asyncio.run(_stand_at_gate(kit, state, outside, inside, child, told, on_ready))
         finally:
             state.forget_running()
 
@@ -96,14 +102,14 @@ def register_members(kit: AggregatorKit, state: State, control: Control, told: E
 async def _stand_at_gate(
     kit: AggregatorKit,
     state: State,
-    outside: tuple[str, int],
+    outside: socket.socket,
     inside: int,
     child: Child,
     told: Event,
     on_ready: Callable[[], None],
 ) -> None:
     async with opened_gate(
-        *outside,
+        outside,
         certificate=kit.certificate,
         key=kit.key,
         inside=(LOOPBACK, inside),

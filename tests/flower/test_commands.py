@@ -1,0 +1,213 @@
+"""`fheval aggregator` and `fheval party`: what they refuse before they start anything, and what they start."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cli.session import Session
+from fheval.cli import aggregator as aggregator_command
+from fheval.errors import ConfigError
+from fheval.metrics.question import Question
+from fheval.transports.flower.orders import Order, Summary, TriedRound
+from fheval.transports.flower.state import State
+from fheval.transports.flower.supernode import node_config
+from flower.parties import Parties, make_parties
+
+SUMMARY = Summary(
+    round="ab" * 16,
+    protocol="padded",
+    engine="seal",
+    decision_points=1000,
+    precision=1e-4,
+    roster=("member-000", "member-001"),
+    dropouts=("member-002",),
+    confirmed=("member-000", "member-001"),
+    leader="member-001",
+    attempts=(
+        TriedRound(round="cd" * 16, leader="member-002", failure="the leader member-002 failed."),
+        TriedRound(round="ab" * 16, leader="member-001", failure=None),
+    ),
+    exchanges=7,
+    seconds={"total": 31.4, "submit": 9.0},
+    bytes={"sent": 1, "received": 2},
+    fheval="0",
+)
+
+
+@pytest.fixture
+def fheval(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Session:
+    monkeypatch.setenv("COLUMNS", "100")
+    return Session(capsys)
+
+
+@pytest.fixture(scope="module")
+def parties(tmp_path_factory: pytest.TempPathFactory) -> Parties:
+    return make_parties(tmp_path_factory.mktemp("p"), 3)
+
+
+@dataclass
+class Carried:
+    """Stands where rounds are run: notes the orders."""
+
+    orders: list[Order] = field(default_factory=list)
+
+    def __call__(self, _: State, order: Order) -> Summary:
+        self.orders.append(order)
+        return SUMMARY
+
+
+@pytest.fixture
+def carried(monkeypatch: pytest.MonkeyPatch) -> Carried:
+    made = Carried()
+    monkeypatch.setattr(aggregator_command, "carry_out", made)
+    return made
+
+
+def evaluate(fheval: Session, parties: Parties, tmp_path: Path, *options: str) -> Any:
+    return fheval("aggregator", "evaluate", "--kit", parties.root / "hub", "--state", tmp_path / "state", *options)
+
+
+def test_a_round_as_it_is_asked_for_by_default(
+    fheval: Session, parties: Parties, carried: Carried, tmp_path: Path
+) -> None:
+    done = evaluate(fheval, parties, tmp_path)
+    assert (done.status, done.err) == (0, "")
+    (order,) = carried.orders
+    question = Question.from_bytes(order.question)
+    assert (order.protocol, order.precision, order.members) == ("padded", 1e-4, parties.members)
+    assert (len(question.grid), question.metrics, order.minimum_cohort) == (1000, ("auc",), 3)
+
+
+def test_what_it_says_about_a_round(fheval: Session, parties: Parties, carried: Carried, tmp_path: Path) -> None:
+    lines = evaluate(fheval, parties, tmp_path).out.splitlines()
+    assert lines == [
+        f"Round {'ab' * 16} took 31 s in 7 exchanges.",
+        "Roster: member-000, member-001. Leader: member-001.",
+        "Dropped out: member-002.",
+        "An attempt led by member-002 failed: the leader member-002 failed.",
+        "Members see the result with: fheval vault rounds",
+    ]
+
+
+def test_json_has_everything_but_a_result(fheval: Session, parties: Parties, carried: Carried, tmp_path: Path) -> None:
+    done = evaluate(fheval, parties, tmp_path, "--json", "-")
+    assert done.json() == msgspec.to_builtins(SUMMARY, builtin_types=()) | {
+        "roster": ["member-000", "member-001"],
+        "dropouts": ["member-002"],
+        "confirmed": ["member-000", "member-001"],
+        "attempts": [msgspec.to_builtins(each) for each in SUMMARY.attempts],
+    }
+    assert "auc" not in done.json()
+
+
+def test_options_reach_the_order(fheval: Session, parties: Parties, carried: Carried, tmp_path: Path) -> None:
+    options = ["--protocol", "padded-verified", "--decision-points", "25", "--metric", "auc", "--metric", "f1@0.3"]
+    options += ["--member", "member-002", "--member", "member-000", "--timeout", "7", "--minimum-cohort", "5"]
+    assert evaluate(fheval, parties, tmp_path, *options).status == 0
+    (order,) = carried.orders
+    question = Question.from_bytes(order.question)
+    assert (order.protocol, order.precision) == ("padded-verified", None)
+    assert (len(question.grid), question.metrics) == (25, ("auc", "f1@0.3"))
+    assert (order.members, order.timeout, order.minimum_cohort) == (("member-002", "member-000"), 7.0, 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--member", "nobody"], "--member nobody is not in the policy"),
+        (["--protocol", "magic"], "There is no protocol 'magic'"),
+        (["--precision", "2"], "--precision 2 is no width"),
+        (["--metric", "magic"], "magic"),
+        (["--json", "/nowhere/x.json"], "there is no directory /nowhere"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_runs(
+    fheval: Session, parties: Parties, carried: Carried, tmp_path: Path, options: list[str], complaint: str
+) -> None:
+    done = evaluate(fheval, parties, tmp_path, *options)
+    assert (done.status, done.out) == (2, "")
+    assert complaint in done.err
+    assert carried.orders == []
+
+
+def test_no_aggregator_is_up(fheval: Session, parties: Parties, tmp_path: Path) -> None:
+    done = evaluate(fheval, parties, tmp_path)
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith("No aggregator is up in ")
+
+
+def test_a_member_is_no_aggregator(fheval: Session, parties: Parties, tmp_path: Path) -> None:
+    done = fheval("aggregator", "up", "--kit", parties.root / "member-000" / "kit", "--state", tmp_path / "state")
+    assert (done.status, done.out) == (2, "")
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_kit_that_others_can_read_starts_nothing(fheval: Session, tmp_path: Path) -> None:
+    parties = make_parties(tmp_path, 3)
+    (tmp_path / "hub" / "server.key").chmod(0o644)
+    done = fheval("aggregator", "up", "--kit", parties.root / "hub", "--state", tmp_path / "state")
+    assert (done.status, done.out) == (2, "")
+    assert "has mode 0644 instead of 0600" in done.err
+    (tmp_path / "member-000" / "kit" / "supernode" / "supernode.key").chmod(0o640)
+    done = party(fheval, tmp_path / "member-000" / "kit", tmp_path)
+    assert done.status == 2
+    assert "has mode 0640 instead of 0600" in done.err
+
+
+def party(fheval: Session, kit: Path, tmp_path: Path) -> Any:
+    options = ["--vault", str(tmp_path / "v.sock"), "--superlink", "127.0.0.1:1", "--state", str(tmp_path / "s")]
+    return fheval("party", "up", "--kit", kit, *options)
+
+
+def test_a_kit_without_a_supernode_key(fheval: Session, tmp_path: Path) -> None:
+    (tmp_path / "kit").mkdir(mode=0o700)
+    done = party(fheval, tmp_path / "kit", tmp_path)
+    assert done.status == 2
+    assert "supernode.key" in done.err
+
+
+@pytest.mark.parametrize("path", ['/run/a"b.sock', "/run/a'b.sock", "/run/a\\b.sock", "/run/a\nb.sock"])
+def test_a_socket_that_flower_could_not_carry_is_refused(path: str) -> None:
+    with pytest.raises(ConfigError, match="Move the socket"):
+        node_config(Path(path))
+
+
+def test_a_port_that_is_taken(fheval: Session, parties: Parties, tmp_path: Path) -> None:
+    """Said at once, before SuperLink is started."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        state = tmp_path / "state"
+        done = fheval("aggregator", "up", "--kit", parties.root / "hub", "--state", state, "--port", str(port))
+    assert (done.status, done.out) == (2, "")
+    assert f"127.0.0.1:{port} cannot be listened on" in done.err
+    assert not (state / "inside").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_during_the_start_ends_it_cleanly(parties: Parties, tmp_path: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "fheval", "aggregator", "up", "--kit", str(parties.root / "hub")]
+    started = subprocess.Popen(
+        [*command, "--state", str(tmp_path / "state"), "--port", "1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "state" / "inside" / "authority.pem").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    time.sleep(0.3)
+    started.send_signal(number)
+    out, err = started.communicate(timeout=60)
+    assert (started.returncode, out) == (0, b""), err

@@ -1,0 +1,105 @@
+"""Members, leaders and the SuperLink fail in a consortium of real processes; the others get their result, or none do.
+
+What can be shown without processes is in `test_aggregator_app` and in the tests of the vault.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from flower.loopback import Loopback, consortium, ended, summary_of
+
+pytestmark = pytest.mark.slow
+
+MEMBERS = ("alder", "birch", "cedar", "dogwood")
+ROUND = ("--protocol", "padded", "--decision-points", "50", "--timeout", "40", "--patience", "5")
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
+    with consortium(tmp_path_factory.mktemp("f"), MEMBERS) as made:
+        yield made
+
+
+def who_says(running: Loopback, words: str, marks: dict[str, int]) -> str:
+    """Wait until a vault's log has these words behind its mark; gives the member."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        for member, mark in marks.items():
+            if words in running.log(f"vault-{member}")[mark:]:
+                return member
+        time.sleep(0.02)
+    raise AssertionError(f"No vault says {words!r}")
+
+
+def check_result(running: Loopback, summary: dict[str, object], rest: list[str]) -> None:
+    """The members that took part have the AUC of their own pool, and no other."""
+    assert sorted(summary["roster"]) == sorted(rest)  # type: ignore[call-overload]
+    assert sorted(summary["dropouts"]) == sorted(set(MEMBERS) - set(rest))  # type: ignore[call-overload]
+    truth = running.pooled(rest, decision_points=50)
+    for member in rest:
+        latest = running.rounds(member)[-1]
+        assert latest["round"] == summary["round"]
+        assert latest["auc"] == pytest.approx(truth, abs=1e-4)
+
+
+def test_a_round_that_the_policy_forbids_is_refused_with_a_reason_at_home(running: Loopback) -> None:
+    asked = running.ask("--protocol", "padded", "--decision-points", "5000", "--timeout", "40")
+    status, output, complaint = ended(asked)
+    assert (status, output) == (1, "")
+    assert "5000" not in complaint
+    assert [member for member in MEMBERS if "5000 decision points" in running.log(f"vault-{member}")]
+    assert not [each for member in MEMBERS for each in running.rounds(member) if each["state"] == "released"]
+
+
+def test_a_vault_killed_before_submit_is_a_dropout_and_comes_back(running: Loopback) -> None:
+    vault = running.programs["vault-alder"]
+    vault.kill()
+    check_result(running, running.evaluate(*ROUND), ["birch", "cedar", "dogwood"])
+    vault.start()
+    vault.wait_for("listens on", times=2)
+
+
+def test_a_slow_member_misses_the_timeout_and_its_late_answer_changes_nothing(running: Loopback) -> None:
+    vault = running.programs["vault-birch"]
+    vault.pause()
+    try:
+        summary = running.evaluate(*ROUND)
+    finally:
+        vault.resume()
+    check_result(running, summary, ["alder", "cedar", "dogwood"])
+
+
+def test_a_leader_killed_between_stages_is_replaced(running: Loopback) -> None:
+    """Its vault, right after it has made the keys of the round."""
+    # Keys of an earlier round would do, and the leader be asked for nothing before the submit.
+    (running.root / "state" / "keys").unlink()
+    marks = {member: len(running.log(f"vault-{member}")) for member in MEMBERS}
+    asked = running.ask(*ROUND)
+    try:
+        leader = who_says(running, "stage setup: answered", marks)
+        running.programs[f"vault-{leader}"].kill()
+        summary = summary_of(asked)
+    finally:
+        asked.kill()
+    assert summary["leader"] != leader
+    assert [tried["leader"] for tried in summary["attempts"]] == [leader, summary["leader"]]
+    check_result(running, summary, [member for member in MEMBERS if member != leader])
+    vault = running.programs[f"vault-{leader}"]
+    vault.start()
+    vault.wait_for("listens on", times=vault.text().count("listens on") + 1)
+
+
+def test_the_superlink_is_restarted_between_rounds(running: Loopback) -> None:
+    hub = running.programs["hub"]
+    hub.stop()
+    status, _, complaint = ended(running.ask(*ROUND))
+    assert status == 2
+    assert "No aggregator is up" in complaint
+    hub.start()
+    hub.wait_for("Ready for", times=2)
+    summary = running.evaluate(*ROUND[:-1], "60")
+    check_result(running, summary, list(MEMBERS))
