@@ -142,6 +142,26 @@ def test_metrics_of_values_are_those_of_scikit_learn(parties: list[Party]) -> No
         assert_same("r2", found["r2"], expected, 2.0**-24 * 4e3 * (1 + abs(1 - (expected or 0.0))))
 
 
+@settings(max_examples=50)
+@given(binary_parties, st.data())
+def test_metrics_of_a_group_are_those_of_its_rows(parties: list[Party], data: st.DataObject) -> None:
+    """Groups that some parties lack, that hold everyone, or that hold no one."""
+    wanted = ("accuracy@0.5", "precision@0.3", "brier")
+    names = data.draw(st.sampled_from([["a"], ["a", "b"], ["a", "b", ""], ["c"]]))
+    groups = [np.array([data.draw(st.sampled_from(names)) for _ in y], dtype=np.str_) for y, _ in parties]
+    question = Question(grid=Grid.even(POINTS), metrics=wanted, group_column="g", groups=("a", "b"))
+    shares = [
+        tally_party(question, [Table.of(*party, groups=own)], derive(Secret(bytes(32)), "test")).contributions()
+        for party, own in zip(parties, groups, strict=True)
+    ]
+    y, s = pool(parties)
+    everyone = np.concatenate(groups)
+    for number, (each, form) in enumerate(zip(question.evaluations(), question.forms(64), strict=True)):
+        chosen = np.ones(len(y), dtype=bool) if each.group is None else everyone == each.group
+        expected = metrics_oracle.pooled(str(each.spec), y[chosen], s[chosen])
+        assert_same(str(each.spec), ratio(form, [share[number] for share in shares]), expected, 2.0**-24)
+
+
 @settings(max_examples=6)
 @given(binary_parties, st.sampled_from([("padded", 1e-4), ("padded", None), ("padded-verified", None)]))
 def test_a_round_gives_what_scikit_learn_gives(parties: list[Party], release: tuple[str, float | None]) -> None:

@@ -9,7 +9,7 @@ from fheval.errors import CapacityError, UndefinedMetric
 from fheval.evaluation.data import PartyData, tables_of
 from fheval.evaluation.result import Result, Row
 from fheval.evaluation.rows import group_name, suppressed_rows
-from fheval.evaluation.terms import RoundTerms, require_samples, round_result
+from fheval.evaluation.terms import CommonTerms, require_samples, round_result
 from fheval.metrics.curves import Curve, read_curves
 from fheval.metrics.fixed_point import Integers
 from fheval.metrics.party import tally_party
@@ -36,7 +36,7 @@ def release_curves(
     question: Question,
     suppressed: Mapping[str, str],
     parties: Mapping[str, PartyData],
-    terms: RoundTerms,
+    terms: CommonTerms,
     rng: Randomness,
     post: InProcess,
     *,

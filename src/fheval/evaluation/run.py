@@ -14,7 +14,7 @@ from fheval.evaluation.curves import release_curves
 from fheval.evaluation.data import PartyData, has_rows, tables_of
 from fheval.evaluation.result import Result
 from fheval.evaluation.rows import result_rows, suppressed_rows
-from fheval.evaluation.terms import RoundTerms, require_samples, round_result
+from fheval.evaluation.terms import CommonTerms, require_samples, round_result
 from fheval.metrics.forms import Contribution, auc_contribution
 from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE, Rule, group_sizes
 from fheval.metrics.intervals import DEFAULT_REPLICATES, require_enough
@@ -81,9 +81,9 @@ def evaluate(
     >>> result = fheval.evaluate(hospitals, protocol="paper-semi-honest", decision_points=11)
     >>> round(result.auc, 5)
     0.88889
-    >>> result = fheval.evaluate(hospitals, metrics=["recall@0.5", "brier"])
+    >>> result = fheval.evaluate(hospitals, metrics=["recall@0.5", "accuracy@0.5"])
     >>> [round(row.value, 2) for row in result.results]
-    [1.0, 0.13]
+    [1.0, 0.83]
     """
     if ci is not None:
         require_enough(ci, replicates)
@@ -115,7 +115,7 @@ def evaluate(
     if group_column is not None:
         rule = Rule(minimum_size=minimum_group, minimum_parties=minimum_cohort)
         question, suppressed = _with_groups(question, sources, leader, rule, rng, post)
-    terms = RoundTerms(
+    terms = CommonTerms(
         protocol=protocol,
         parties=names,
         leader=leader,

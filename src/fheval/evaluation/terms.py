@@ -16,7 +16,7 @@ from fheval.transports.in_process import InProcess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundTerms:
+class CommonTerms:
     """The part of a round that does not depend on what is asked."""
 
     protocol: str
