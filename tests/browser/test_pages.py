@@ -22,6 +22,8 @@ from reproduce_outcomes import every_outcome
 
 WHEN = datetime(2026, 11, 15, 12, 30, tzinfo=timezone.utc)
 PHONE, DESK = 390, 1200
+# A4 less the page's margins, in pixels of which an inch has 96.
+SHEET = 672
 KINDS = ("round", "exact-round", "many-metrics", "reproduction")
 
 # The width that the page's content takes, beyond that of the window if it does not fit.
@@ -122,6 +124,8 @@ def test_it_prints(browser: Browser, pages: dict[str, Path], kind: str) -> None:
     sheets = len(re.findall(rb"/Type\s*/Page\b", printed))
     assert 1 <= sheets <= (12 if kind == "reproduction" else 2)
     tab.call("Emulation.setEmulatedMedia", media="print")
+    tab.call("Emulation.setDeviceMetricsOverride", width=SHEET, height=1000, deviceScaleFactor=1, mobile=False)
+    assert tab.evaluate(CONTENT_WIDTH) <= SHEET
     assert background(tab) > 240
     assert contrast(tab, "body") > 10
 

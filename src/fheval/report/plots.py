@@ -58,7 +58,7 @@ class _Style:
 
 def _styles(series: Sequence[Series]) -> list[_Style]:
     return [
-        _Style(_REFERENCE_COLOUR, 0) if each.reference else _Style(_COLOURS[number % len(_COLOURS)], number)
+        _Style(_REFERENCE_COLOUR if each.reference else _COLOURS[number % len(_COLOURS)], number)
         for number, each in enumerate(series)
     ]
 

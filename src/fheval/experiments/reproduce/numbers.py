@@ -55,7 +55,9 @@ def seconds(value: float | None) -> str:
     """Milliseconds below a second."""
     if value is None:
         return NOTHING
-    return f"{value * 1e3:.0f} ms" if value < 1 else f"{value:,.2f} s"
+    if value < 1:
+        return f"{value * 1e3:.0f} ms"
+    return f"{value:,.2f} s" if value < 100 else f"{value:,.0f} s"
 
 
 def megabytes(value: float | None) -> str:
@@ -67,3 +69,12 @@ def megabytes(value: float | None) -> str:
     if value is None:
         return NOTHING
     return f"{value:,.2f} MB" if value >= 1 else f"{value * 1e3:,.1f} kB"
+
+
+def ratio(value: float) -> str:
+    """How many times as much, or which part of it.
+
+    >>> ratio(0.7154), ratio(0.000838)
+    ('×0.72', '1/1,193')
+    """
+    return f"×{value:.2g}" if value > 0.1 else f"1/{1 / value:,.0f}"

@@ -76,7 +76,7 @@ def _noisy(index: Index) -> Content:
     headings = [
         heading
         for epsilon in EPSILONS
-        for heading in (f"DPAUC, ε = {epsilon}", f"DPAUC, ε = {epsilon}, post-processed")
+        for heading in (f"ε = {epsilon}", f"ε = {epsilon}, post-processed")
     ]
     columns = [Column(name, number=True) for name in ("samples", "N", *headings)]
     return table(columns, rows, caption="DPAUC: mean and standard deviation over 100 repetitions, printed below ours.")

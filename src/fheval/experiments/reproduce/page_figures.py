@@ -176,7 +176,7 @@ def _mpc(rows: Sequence[Row]) -> Content:
             "In the manner of ppAURORA, ties included, three processes on this machine. Its time grows with the "
             "samples, on which that of the protocols above does not depend, and with the logarithm of the number of "
             "parties. It is no fair race with the published time: other hardware, another framework, and a merge in "
-            "n·log n here.",
+            "n·log n here, which took about 190 s for as many samples on two busy cores.",
         ),
         table(columns, lines, caption="Cost of the exact AUC by MPC."),
     ]

@@ -79,7 +79,7 @@ def _beside(row: Row | None) -> Content:
         return numbers.NOTHING
     if row.printed is None or row.value is None:
         return numbers.megabytes(row.value)
-    under = f"printed {numbers.megabytes(row.printed)}, ×{row.value / row.printed:.2g}"
+    under = f"printed {numbers.megabytes(row.printed)}, {numbers.ratio(row.value / row.printed)}"
     return [numbers.megabytes(row.value), element("span", under, class_="beside")]
 
 
