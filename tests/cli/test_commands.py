@@ -35,9 +35,14 @@ def test_no_command_at_all_shows_the_help(fheval: Session) -> None:
 
 
 def test_a_misspelt_command(fheval: Session) -> None:
-    done = fheval("evaluat")
+    done = fheval("simulat")
     assert (done.status, done.out) == (2, "")
-    assert done.err == "No such command 'evaluat'. Did you mean 'evaluate'? Try 'fheval --help'.\n"
+    assert done.err == "No such command 'simulat'. Did you mean 'simulate'? Try 'fheval --help'.\n"
+
+
+def test_a_command_misspelt_between_two(fheval: Session) -> None:
+    done = fheval("evaluat")
+    assert done.err == "No such command 'evaluat'. Did you mean 'evaluate', 'vault'? Try 'fheval --help'.\n"
 
 
 @pytest.mark.parametrize("name", [name for name, _, _ in COMMANDS])

@@ -63,8 +63,8 @@ def _run(command: Any, arguments: Sequence[str] | None) -> int:
 
 
 def _usage(error: Any) -> str:
-    # click and typer both suggest a command for a misspelt one.
-    sentence = re.sub(r"( Did you mean [^?]*\?)\1", r"\1", error.format_message())
+    # click and typer both suggest a command for a misspelt one: the first suggestion is enough.
+    sentence = re.sub(r"( Did you mean [^?]*\?)( \(?Did you mean [^?]*\?\)?)+", r"\1", error.format_message())
     # The message is empty where no arguments were given and the help was printed instead.
     return f"{sentence} Try '{error.ctx.command_path} --help'." if sentence and error.ctx else sentence
 
