@@ -48,8 +48,9 @@ class VaultServer:
 
     def stop(self) -> None:
         """Take no more requests; those at work are finished. May be called from a signal handler."""
-        self._stopping.set()
-        self._wake.send(b"\0")
+        if not self._stopping.is_set():
+            self._stopping.set()
+            self._wake.send(b"\0")
 
     def serve(self) -> None:
         """Take connections until `stop`."""

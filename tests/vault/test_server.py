@@ -1,0 +1,278 @@
+"""The vault's socket: modes, one vault on it, frames of any size, and an end that is clean."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fheval.errors import ConfigError, TransportError
+from fheval.transports.vault.client import ask
+from fheval.transports.vault.framing import FRAME_LIMIT, receive_frame, send_frame
+from fheval.transports.vault.listening import answers, listening, passed_socket
+from fheval.transports.vault.messages import REFUSAL
+from fheval.transports.vault.server import MOST_CONNECTIONS, VaultServer, log_kinds_only
+
+
+@pytest.fixture
+def path(folder: Path) -> Path:
+    state = folder / "state"
+    state.mkdir(mode=0o700)
+    return state / "vault.sock"
+
+
+@contextmanager
+def serving(path: Path, handle: Callable[[bytes], bytes] = bytes.upper, **options: float) -> Iterator[VaultServer]:
+    """A server in a thread of this process."""
+    with listening(path) as listener:
+        server = VaultServer(handle, listener, **options)  # type: ignore[arg-type]
+        thread = threading.Thread(target=server.serve)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+@contextmanager
+def connected(path: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(10)
+        connection.connect(str(path))
+        yield connection
+
+
+def test_request_and_reply(path: Path) -> None:
+    with serving(path):
+        assert ask(path, b"hello") == b"HELLO"
+        assert ask(path, b"") == b""
+        large = b"x" * 5_000_000
+        assert ask(path, large) == large.upper()
+
+
+def test_several_requests_on_one_connection(path: Path) -> None:
+    with serving(path), connected(path) as connection:
+        for word in (b"one", b"two"):
+            send_frame(connection, word, seconds=5)
+            assert receive_frame(connection, seconds=5) == word.upper()
+
+
+def test_requests_at_once(path: Path) -> None:
+    found: list[bytes] = []
+
+    def slowly(data: bytes) -> bytes:
+        time.sleep(0.05)
+        return data.upper()
+
+    with serving(path, slowly):
+        threads = [
+            threading.Thread(target=lambda: found.append(ask(path, b"hello"))) for _ in range(3 * MOST_CONNECTIONS)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+    assert found == [b"HELLO"] * len(threads)
+
+
+def test_nobody_there(path: Path) -> None:
+    with pytest.raises(TransportError, match="No vault answers"):
+        ask(path, b"hello")
+
+
+# Modes
+
+
+def test_only_this_user_may_connect(path: Path) -> None:
+    with serving(path):
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert all(file.stat().st_mode & 0o777 == 0o600 for file in path.parent.iterdir())
+    assert not path.exists()
+
+
+def test_an_open_directory_is_refused(path: Path) -> None:
+    path.parent.chmod(0o750)
+    with pytest.raises(ConfigError, match="chmod 700"), listening(path):
+        pass
+
+
+# One vault on a socket
+
+
+def test_a_second_vault_is_refused_and_the_first_goes_on(path: Path) -> None:
+    with serving(path):
+        with pytest.raises(ConfigError, match="Another vault"), listening(path):
+            pass
+        assert ask(path, b"hello") == b"HELLO"
+
+
+def test_what_a_killed_vault_left_is_removed(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left:
+        left.bind(str(path))
+    assert path.is_socket()
+    assert not answers(path)
+    with serving(path):
+        assert answers(path)
+        assert ask(path, b"hello") == b"HELLO"
+
+
+def test_a_socket_that_another_program_listens_on_stays(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
+        other.bind(str(path))
+        other.listen()
+        with pytest.raises(ConfigError, match="Another program listens"), listening(path):
+            pass
+        assert path.is_socket()
+
+
+@pytest.mark.parametrize("kind", ["file", "directory", "link"])
+def test_what_is_no_socket_stays(path: Path, kind: str) -> None:
+    if kind == "file":
+        path.write_text("precious")
+    elif kind == "directory":
+        path.mkdir()
+    else:
+        path.symlink_to("/etc/hostname")
+    with pytest.raises(ConfigError, match="in the way"), listening(path):
+        pass
+    assert os.path.lexists(path)
+
+
+def test_a_name_that_is_too_long(path: Path) -> None:
+    with pytest.raises(ConfigError, match="Name a shorter one"), listening(path.parent / ("x" * 120)):
+        pass
+
+
+# Frames
+
+
+def test_an_oversized_frame_is_refused_unread(path: Path) -> None:
+    with serving(path), connected(path) as connection:
+        connection.sendall(struct.pack(">I", FRAME_LIMIT + 1))
+        assert receive_frame(connection, seconds=5) == REFUSAL
+        assert receive_frame(connection, seconds=5) is None
+
+
+@pytest.mark.parametrize("sent", [b"", b"\0", b"\0\0\0\x09", b"\0\0\0\x09abc"])
+def test_a_frame_that_breaks_off(path: Path, sent: bytes) -> None:
+    handled: list[bytes] = []
+
+    def handle(data: bytes) -> bytes:
+        handled.append(data)
+        return data
+
+    with serving(path, handle):
+        with connected(path) as connection:
+            connection.sendall(sent)
+        assert ask(path, b"next") == b"next"
+    assert handled == [b"next"]
+
+
+def test_whoever_is_slow_is_not_waited_for(path: Path) -> None:
+    with serving(path, seconds=0.3), connected(path) as slow:
+        slow.sendall(b"\0\0\0\x09abc")
+        start = time.monotonic()
+        with pytest.raises((TransportError, AssertionError)):
+            assert receive_frame(slow, seconds=10) is not None
+        assert time.monotonic() - start < 8
+        assert ask(path, b"hello") == b"HELLO"
+
+
+def test_idle_connections_do_not_keep_others_out(path: Path) -> None:
+    with serving(path, seconds=0.3):
+        idle = []
+        for _ in range(MOST_CONNECTIONS + 2):
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            connection.connect(str(path))
+            idle.append(connection)
+        assert ask(path, b"hello", seconds=20) == b"HELLO"
+        for connection in idle:
+            connection.close()
+
+
+# Errors
+
+
+def test_an_unexpected_error_is_a_refusal_and_its_words_are_not_logged(
+    path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def handle(data: bytes) -> bytes:
+        raise KeyError(f"a secret, such as {data!r}")
+
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    log_kinds_only()
+    with serving(path, handle):
+        assert ask(path, b"hunter2") == REFUSAL
+    assert "An unexpected KeyError at" in caplog.text
+    assert "hunter2" not in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_stopping_lets_a_request_finish(path: Path) -> None:
+    started, replies = threading.Event(), []
+
+    def slowly(data: bytes) -> bytes:
+        started.set()
+        time.sleep(0.3)
+        return data.upper()
+
+    with serving(path, slowly) as server:
+        thread = threading.Thread(target=lambda: replies.append(ask(path, b"hello")))
+        thread.start()
+        started.wait(5)
+        server.stop()
+        thread.join(5)
+    assert replies == [b"HELLO"]
+
+
+# systemd
+
+
+def test_a_socket_that_systemd_passes_on(path: Path) -> None:
+    """As systemd does it: the socket is descriptor 3, and two variables say so."""
+    program = (
+        "import os, sys\n"
+        "os.dup2(int(sys.argv[1]), 3)\n"
+        "os.environ['LISTEN_PID'] = str(os.getpid())\n"
+        "from fheval.transports.vault.listening import passed_socket\n"
+        "from fheval.transports.vault.server import VaultServer\n"
+        "def answer_and_stop(data):\n"
+        "    server.stop()\n"
+        "    return data.upper()\n"
+        "server = VaultServer(answer_and_stop, passed_socket(os.environ))\n"
+        "assert 'LISTEN_FDS' not in os.environ and not os.get_inheritable(3)\n"
+        "server.serve()\n"
+    )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        child = subprocess.Popen(
+            [sys.executable, "-c", program, str(listener.fileno())],
+            pass_fds=[listener.fileno()],
+            env={**os.environ, "LISTEN_FDS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        assert ask(path, b"hello", seconds=60) == b"HELLO"
+        assert child.wait(60) == 0
+    assert path.is_socket(), "whoever made the socket removes it"
+
+
+def test_variables_for_another_process_are_ignored() -> None:
+    environment = {"LISTEN_FDS": "1", "LISTEN_PID": "1", "HOME": "/"}
+    assert passed_socket(environment) is None
+    assert environment == {"HOME": "/"}
+
+
+def test_more_sockets_than_a_vault_has() -> None:
+    with pytest.raises(ConfigError, match="systemd passed 2 sockets"):
+        passed_socket({"LISTEN_FDS": "2", "LISTEN_PID": str(os.getpid())})
