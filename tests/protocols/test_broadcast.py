@@ -11,7 +11,7 @@ from fheval import wire
 from fheval.errors import RemoteProtocolError
 from fheval.protocols.broadcast import SealedOutcome, leader_seal, party_unseal
 from fheval.protocols.round import Outcome, PartySecrets
-from fheval.secrets import Secret, SystemRandomness, new_seed
+from fheval.secrets import Secret, Stream, SystemRandomness, new_seed
 from protocols.rounds import a_round, again
 
 RNG = SystemRandomness()
@@ -108,3 +108,12 @@ def test_it_never_looks_the_same_and_shows_no_plaintext() -> None:
     assert first.sealed != second.sealed
     assert b"hospital-1" not in wire.encode(first)
     assert b"000000" not in first.sealed
+
+
+def test_every_round_has_a_key_of_its_own() -> None:
+    """Under one key and one nonce, two outcomes would show their difference."""
+    first, second = (
+        leader_seal(round_, SECRETS, OUTCOME, Stream(Secret(bytes(32)))) for round_ in (ROUND, again(ROUND))
+    )
+    assert first.nonce == second.nonce
+    assert first.sealed[:64] != second.sealed[:64]

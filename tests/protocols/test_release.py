@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from fheval.engines.parameters import plain_moduli
 from fheval.errors import CapacityError, VerificationFailed
-from fheval.metrics.forms import Form, auc_form
-from fheval.protocols import padded_verified, paper_malicious
+from fheval.metrics.forms import Form, auc_contribution, auc_form
+from fheval.protocols import padded_verified, padding, paper_malicious
 from fheval.protocols.release import Blinding, RoundedRelease, exact_primes, exact_ratio
-from fheval.secrets import SystemRandomness, integer_between
-from protocols.rounds import a_round, layout_of
+from fheval.secrets import Randomness, SystemRandomness, integer_between
+from protocols.rounds import Cast, a_round, curve, layout_of, pooled
 from protocols.statistics import looks_uniform
 
 RNG = SystemRandomness()
@@ -142,6 +142,34 @@ def test_the_test_of_k_notices_mantissas_that_are_uniform_instead() -> None:
 def test_k_ends_where_the_plan_says() -> None:
     for _ in range(2000):
         assert DEFAULT.smallest <= DEFAULT.draw(RNG).scale < DEFAULT.smallest << DEFAULT.spare_bits
+
+
+def test_the_aggregator_releases_these_two_numbers_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """X = K·num + b·den + e_1 and Z = K·den + e_2 with what was drawn, to the last digit, for every form of a batch."""
+    drawn: list[Blinding] = []
+
+    def note(release: RoundedRelease, rng: Randomness) -> Blinding:
+        drawn.append(draw(release, rng))
+        return drawn[-1]
+
+    draw = RoundedRelease.draw
+    monkeypatch.setattr(RoundedRelease, "draw", note)
+    cast = Cast(a_round("padded", 3, forms=[auc_form(6, 2**24), auc_form(4, 2**10)]))
+    counts = [[curve(40, 70), curve(30, 30, 4)], [curve(0, 25), curve(1, 0, 4)], [curve(9, 1), curve(5, 8, 4)]]
+    own = {
+        party: [auc_contribution(each) for each in both] for party, both in zip(cast.round.parties, counts, strict=True)
+    }
+    result = cast.answer(cast.served(own))
+    layout = layout_of(cast.round)
+    sums = padding.leader_decrypt(cast.engine, cast.secrets, layout.primes, layout.plan, result.ciphertexts)
+    assert len(drawn) == 2
+    for index, blinding in enumerate(drawn):
+        whole = pooled([both[index] for both in counts])
+        num, den = whole.numerator(), whole.denominator()
+        x = blinding.scale * num + blinding.tilt * den + blinding.noise_x
+        z = blinding.scale * den + blinding.noise_z
+        for prime, answer in zip(layout.primes, sums, strict=True):
+            assert answer[2 * index : 2 * index + 2] == [x % prime, z % prime]
 
 
 # The exact release
