@@ -53,8 +53,8 @@ lint: setup-main ## style, formatting and strict types
 bench: setup-main ## the ratios that the documentation states, measured in one run
 	@.venv/bin/fheval bench
 
-e2e: setup ## a consortium of real processes on loopback
-	$(PYTHON) -m pytest tests/e2e
+e2e: setup-main ## a consortium of real processes on loopback
+	$(PYTHON) -m pytest --durations=5 tests/flower/test_loopback.py
 
 slow: setup ## statistics, long simulations and benchmarks that `make test` leaves out
 	$(PYTHON) -m pytest -m slow

@@ -93,6 +93,29 @@ def test_a_leader_killed_between_stages_is_replaced(running: Loopback) -> None:
     vault.wait_for("listens on", times=vault.text().count("listens on") + 1)
 
 
+def test_a_machine_lost_right_after_its_upload_left_spoils_nothing(running: Loopback) -> None:
+    """Whether the upload still arrived or not, the result is that of the roster."""
+    marks = {"dogwood": len(running.log("vault-dogwood"))}
+    asked = running.ask(*ROUND)
+    vault, party = running.programs["vault-dogwood"], running.programs["party-dogwood"]
+    try:
+        who_says(running, "stage submit: answered", marks)
+        vault.kill()
+        party.kill()
+        summary = summary_of(asked)
+    finally:
+        asked.kill()
+    assert "dogwood" not in summary["confirmed"]
+    truth = running.pooled(summary["roster"], decision_points=50)
+    assert len(summary["roster"]) >= 3
+    for member in summary["confirmed"]:
+        assert running.rounds(member)[-1]["auc"] == pytest.approx(truth, abs=1e-4)
+    for program, words in ((vault, "listens on"), (party, "SuperNode ID")):
+        times = program.text().count(words) + 1
+        program.start()
+        program.wait_for(words, times=times)
+
+
 def test_the_superlink_is_restarted_between_rounds(running: Loopback) -> None:
     hub = running.programs["hub"]
     hub.stop()
