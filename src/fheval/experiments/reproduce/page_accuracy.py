@@ -73,11 +73,7 @@ def _noisy(index: Index) -> Content:
             plain, processed = (index.get((size, points, f"{column}-epsilon-{epsilon}")) for column in DPAUC_COLUMNS)
             cells += [_noisy_beside(plain), _mean(processed)]
         rows.append(cells)
-    headings = [
-        heading
-        for epsilon in EPSILONS
-        for heading in (f"ε = {epsilon}", f"ε = {epsilon}, post-processed")
-    ]
+    headings = [heading for epsilon in EPSILONS for heading in (f"ε = {epsilon}", f"ε = {epsilon}, post-processed")]
     columns = [Column(name, number=True) for name in ("samples", "N", *headings)]
     return table(columns, rows, caption="DPAUC: mean and standard deviation over 100 repetitions, printed below ours.")
 
