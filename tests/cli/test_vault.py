@@ -1,0 +1,276 @@
+"""`fheval vault`: a process beside the data, and the two commands that look at its ledger."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from cli.session import Session, command
+from fheval.counting import Grid, count_file
+from fheval.engines import load_engine
+from fheval.errors import TransportError
+from fheval.keys import verify
+from fheval.keys.authority import load_authority
+from fheval.metrics.question import Question
+from fheval.secrets import SystemRandomness
+from fheval.transports.conductor import Exchange, Plan, Report, conduct, drive
+from fheval.transports.vault.client import ask
+from fheval.transports.vault.messages import REFUSAL, Greeting, Hello, Reply, Stage, request
+from fheval.wire import decode
+from vault.trial import write_scores
+
+NAMES = ("alder", "birch", "cedar")
+POINTS = 20
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A place with a short name: a socket's address is short."""
+    with tempfile.TemporaryDirectory(prefix="fheval-") as made:
+        yield Path(made)
+
+
+@pytest.fixture
+def kits(fheval: Session, folder: Path) -> Path:
+    """A consortium made with the commands that a user has; gives the directory of the kits."""
+    authority = folder / "authority"
+    assert fheval("consortium", "init", authority, "--name", "Trial").status == 0
+    for name in NAMES:
+        assert fheval("consortium", "enroll", authority, name).status == 0
+        write_scores(folder / f"{name}.csv", seed=len(name))
+        (folder / f"{name}.csv").chmod(0o600)
+    assert fheval("consortium", "policy", authority).status == 0
+    return authority / "kits"
+
+
+def start(kits: Path, name: str, *options: str) -> subprocess.Popen[str]:
+    data = kits.parents[1] / f"{name}.csv"
+    return subprocess.Popen(
+        [*command(), "vault", "--kit", str(kits / name), "--data", str(data), *options],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def socket_of(kits: Path, name: str) -> Path:
+    return kits / name / "vault" / "vault.sock"
+
+
+def greeted(path: Path, process: subprocess.Popen[str], challenge: bytes = bytes(16)) -> Reply:
+    """Wait until the vault says who it is."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return decode(ask(path, request(Stage.HELLO, Hello(challenge=challenge))), Reply, sender="vault")
+        except TransportError:
+            assert process.poll() is None, process.stderr and process.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+@contextmanager
+def running(kits: Path, *names: str) -> Iterator[dict[str, subprocess.Popen[str]]]:
+    processes = {name: start(kits, name) for name in names}
+    try:
+        for name, process in processes.items():
+            greeted(socket_of(kits, name), process)
+        yield processes
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.communicate()
+
+
+def stopped(process: subprocess.Popen[str]) -> str:
+    """Stop it as systemd does; gives its log."""
+    process.send_signal(signal.SIGTERM)
+    _, log = process.communicate(timeout=30)
+    assert process.returncode == 0
+    return log
+
+
+def play(kits: Path) -> Report:
+    policy = load_authority(kits.parent).policy()
+    assert policy is not None
+    plan = Plan(
+        members=NAMES, protocol="padded", engine="seal", question=Question(grid=Grid.even(POINTS)), precision=1e-4
+    )
+
+    def exchange(asked: Exchange) -> dict[str, bytes]:
+        return {name: ask(socket_of(kits, name), data) for name, data in asked.requests.items()}
+
+    return drive(conduct(plan, policy, load_engine("seal"), SystemRandomness()), exchange)
+
+
+def test_a_round_among_processes(kits: Path, fheval: Session) -> None:
+    with running(kits, *NAMES) as vaults:
+        report = play(kits)
+        assert report.confirmed == NAMES
+        # While it runs, and after it was killed.
+        shown = [fheval("vault", "rounds", "--kit", kits / "birch", "--json", "-").json()]
+        state = fheval("vault", "status", "--kit", kits / "birch", "--json", "-").json()
+        assert state["running"] is True
+        vaults["birch"].kill()
+        vaults["birch"].wait()
+        shown.append(fheval("vault", "rounds", "--kit", kits / "birch", "--json", "-").json())
+        state = fheval("vault", "status", "--kit", kits / "birch", "--json", "-").json()
+        assert state["running"] is False
+        log = stopped(vaults["cedar"])
+    assert shown[0] == shown[1]
+    (found,) = shown[0]["rounds"]
+    pooled = sum((count_file(kits.parents[1] / f"{name}.csv", POINTS) for name in NAMES[1:]),
+                 count_file(kits.parents[1] / f"{NAMES[0]}.csv", POINTS)).auc()  # fmt: skip
+    assert found["auc"] == pytest.approx(pooled, abs=1e-4)
+    assert (found["state"], found["roster"], found["round"]) == ("released", list(NAMES), report.round.id)
+    assert (state["member"], state["rounds"], state["released"]) == ("birch", 1, 1)
+    assert [each["releases"] for each in state["data_sets"]] == [1]
+    assert f"{found['auc']:.4f}" not in log
+    table = fheval("vault", "rounds", "--kit", kits / "birch").out
+    assert f"auc {found['auc']:.4f}" in table
+    assert "1 of 10 releases" in fheval("vault", "status", "--kit", kits / "birch").out
+
+
+def test_hello_is_signed_for_the_challenge(kits: Path) -> None:
+    with running(kits, "alder") as vaults:
+        challenge = SystemRandomness().draw(16)
+        reply = greeted(socket_of(kits, "alder"), vaults["alder"], challenge)
+        greeting = decode(reply.body, Greeting, sender="vault")
+        assert (greeting.member, greeting.consortium, greeting.policy_version) == ("alder", "Trial", 1)
+        assert "seal" in greeting.engines
+        policy = load_authority(kits.parent).policy()
+        assert policy is not None
+        verify(
+            policy.member("alder"),
+            reply.signature,
+            round_id=challenge.hex(),
+            stage="hello",
+            roster_hash=b"",
+            payload=sha256(reply.body).digest(),
+        )
+        for wrong in (b"", bytes(65)):
+            assert ask(socket_of(kits, "alder"), request(Stage.HELLO, Hello(challenge=wrong))) == REFUSAL
+
+
+def test_stopping_and_starting_again(kits: Path) -> None:
+    path = socket_of(kits, "alder")
+    with running(kits, "alder") as vaults:
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert path.parent.stat().st_mode & 0o777 == 0o700
+        log = stopped(vaults["alder"])
+        assert "listens on" in log
+        assert log.rstrip().endswith("The vault of alder has stopped.")
+        assert not path.exists()
+    with running(kits, "alder") as vaults:
+        vaults["alder"].kill()
+        vaults["alder"].wait()
+        assert path.exists()
+        with running(kits, "alder"):
+            pass
+
+
+def test_a_second_vault_is_refused(kits: Path, folder: Path) -> None:
+    with running(kits, "alder"):
+        for options in ([], ["--socket", str(folder / "authority" / "other.sock")]):
+            second = start(kits, "alder", *options)
+            _, log = second.communicate(timeout=60)
+            assert second.returncode == 2
+            assert "Another vault" in log
+
+
+def test_a_newer_policy_is_taken_at_sighup_and_no_older_one_ever(kits: Path, fheval: Session) -> None:
+    policy = kits / "alder" / "policy.fhev"
+    old = policy.read_bytes()
+    with running(kits, "alder") as vaults:
+        assert fheval("consortium", "policy", kits.parent, "--minimum-cohort", "2").status == 0
+        vaults["alder"].send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 30
+        while _policy_version(kits, vaults["alder"]) != 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        policy.write_bytes(old)
+        vaults["alder"].send_signal(signal.SIGHUP)
+        time.sleep(0.5)
+        assert _policy_version(kits, vaults["alder"]) == 2
+        assert "The kit was not taken over" in stopped(vaults["alder"])
+    again = start(kits, "alder")
+    _, log = again.communicate(timeout=60)
+    assert again.returncode == 2
+    assert "has used version 2 before" in log
+
+
+def _policy_version(kits: Path, process: subprocess.Popen[str]) -> int:
+    return decode(greeted(socket_of(kits, "alder"), process).body, Greeting, sender="vault").policy_version
+
+
+@pytest.mark.parametrize("file", ["signing.key", "opening.key"])
+def test_a_key_that_others_can_read(kits: Path, fheval: Session, folder: Path, file: str) -> None:
+    (kits / "alder" / file).chmod(0o640)
+    done = fheval("vault", "--kit", kits / "alder", "--data", folder / "alder.csv")
+    assert done.status == 2
+    assert "mode 0640 instead of 0600" in done.err
+
+
+def test_an_open_kit_or_state_directory(kits: Path, fheval: Session, folder: Path) -> None:
+    state = folder / "state"
+    state.mkdir(mode=0o755)
+    state.chmod(0o755)
+    done = fheval("vault", "--kit", kits / "alder", "--data", folder / "alder.csv", "--state", state)
+    assert (done.status, "chmod 700" in done.err) == (2, True)
+    (kits / "alder").chmod(0o711)
+    done = fheval("vault", "--kit", kits / "alder", "--data", folder / "alder.csv")
+    assert (done.status, "chmod 700" in done.err) == (2, True)
+
+
+def test_data_that_others_can_read_are_pointed_out(kits: Path, folder: Path) -> None:
+    (folder / "alder.csv").chmod(0o644)
+    with running(kits, "alder") as vaults:
+        assert "can be read by other users" in stopped(vaults["alder"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "needs --kit KIT and --data FILE"),
+        (["--kit", "KIT"], "needs --kit KIT and --data FILE"),
+        (["status"], "Name its kit"),
+        (["rounds"], "Name its kit"),
+        (["--kit", "KIT", "rounds"], "Give the options behind the command"),
+        (["rounds", "--kit", "KIT"], "There is no ledger"),
+        (["--kit", "KIT", "--data", "none.csv"], "cannot be opened"),
+        (["--kit", "nowhere", "--data", "none.csv"], "There is no directory"),
+    ],
+)
+def test_bad_usage(kits: Path, fheval: Session, arguments: list[str], words: str) -> None:
+    done = fheval("vault", *(str(kits / "alder") if word == "KIT" else word for word in arguments))
+    assert done.status == 2
+    assert words in done.err
+    assert "Traceback" not in done.err
+
+
+def test_no_round_yet(kits: Path, fheval: Session) -> None:
+    with running(kits, "alder"):
+        assert "No round has come yet" in fheval("vault", "rounds", "--kit", kits / "alder").out
+        assert fheval("vault", "rounds", "--kit", kits / "alder", "--json", "-").json() == {"rounds": []}
+
+
+def test_memory_stays_private() -> None:
+    program = (
+        "import ctypes, json, resource\n"
+        "from fheval.transports.vault.hardening import keep_memory_private\n"
+        "keep_memory_private()\n"
+        "print(json.dumps([ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), resource.getrlimit(resource.RLIMIT_CORE)]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [0, [0, 0]]
