@@ -50,8 +50,9 @@ lint: setup-main ## style, formatting and strict types
 	$(PYTHON) -m ruff format --check
 	$(PYTHON) -m mypy
 
-bench: setup-main ## the ratios that the documentation states, measured in one run
+bench: setup ## the ratios that the documentation states, measured in one run
 	@.venv/bin/fheval bench
+	@if [ -x .venv-openfhe/bin/fheval ]; then .venv-openfhe/bin/fheval bench --engine openfhe; fi
 
 e2e: setup-main ## a consortium of real processes on loopback
 	$(PYTHON) -m pytest --durations=5 tests/flower/test_loopback.py
