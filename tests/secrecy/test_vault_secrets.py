@@ -1,0 +1,256 @@
+"""What a vault gives away: nothing secret on the wire, on disk, in logs or in print, and one face for all refusals."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fheval.counting import Grid
+from fheval.engines import load_engine
+from fheval.metrics.question import Question
+from fheval.protocols import padding
+from fheval.protocols.round import PartySecrets, PublicSetup, Round, leader_set_up
+from fheval.secrets import Secret, SystemRandomness
+from fheval.transports.conductor import Plan, drive
+from fheval.transports.vault import epoch, verdict
+from fheval.transports.vault.ledger_records import Entry
+from fheval.transports.vault.messages import REFUSAL, Epoch, Pads, SetUp, Stage, Submit, request
+from fheval.transports.vault.steps import Answer
+from fheval.transports.vault.verdict import Ending, Verdict, leader_seal, party_unseal
+from keys_consortium import Consortium
+from vault.requests import changed, opened, played_until
+from vault.trial import ALL, CLEAR, NAMES, PADDED, POINTS, Trial, Wire, make_consortium, running
+
+Log = pytest.LogCaptureFixture
+
+
+@pytest.fixture(scope="module")
+def consortium(tmp_path_factory: pytest.TempPathFactory) -> Consortium:
+    return make_consortium(tmp_path_factory.mktemp("consortium"))
+
+
+@pytest.fixture
+def trial(consortium: Consortium) -> Iterator[Trial]:
+    with tempfile.TemporaryDirectory(prefix="fheval-") as folder, running(Path(folder), consortium) as started:
+        yield started
+
+
+class Overheard:
+    """The secrets of all epochs, taken where the leader makes them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.made: list[PartySecrets] = []
+
+        def listening(*arguments: Any) -> tuple[PartySecrets, PublicSetup]:
+            made = leader_set_up(*arguments)
+            self.made.append(made[0])
+            return made
+
+        monkeypatch.setattr("fheval.transports.vault.epoch.leader_set_up", listening)
+
+    def needles(self) -> list[bytes]:
+        """Pieces of the secrets that occur by chance nowhere else: the seeds, and the middles of large keys."""
+        assert self.made
+        keys = [key.reveal() for each in self.made for key in each.keys if len(key.reveal()) > 1000]
+        return [each.seed.reveal() for each in self.made] + [key[len(key) // 2 : len(key) // 2 + 24] for key in keys]
+
+
+def on_disk(trial: Trial) -> list[bytes]:
+    """All that the vaults have written, SQLite's own files among it."""
+    return [file.read_bytes() for name in NAMES for file in trial.ledger_path(name).parent.iterdir()]
+
+
+def holds(needle: bytes, places: list[bytes]) -> bool:
+    """Whether a place has the bytes, plain or in hexadecimal."""
+    return any(needle in place or needle.hex().encode() in place for place in places)
+
+
+# The paper's keys are of the same kind as the padded protocols', and take longer.
+@pytest.mark.parametrize(("protocol", "real"), [*((each, False) for each in ALL), *((each, True) for each in PADDED)])
+def test_secrets_are_neither_sent_nor_written_nor_logged(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch, caplog: Log, protocol: str, real: bool
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    trial.engine = load_engine() if real else CLEAR
+    trial.start()
+    overheard = Overheard(monkeypatch)
+    wire = Wire(trial)
+    drive(trial.conduct(trial.plan(protocol)), wire)
+    places = [data for _, _, data in wire.requests + wire.replies] + on_disk(trial) + [caplog.text.encode()]
+    needles = overheard.needles()
+    assert len(needles) > 1 or not real
+    assert not any(holds(needle, places) for needle in needles)
+    # It would have been found: the public keys are there.
+    assert holds(trial.last("alder").round.id.encode(), places)
+
+
+def test_the_private_keys_of_a_kit_are_neither_sent_nor_written(trial: Trial, consortium: Consortium) -> None:
+    wire = Wire(trial)
+    drive(trial.conduct(trial.plan()), wire)
+    places = [data for _, _, data in wire.requests + wire.replies] + on_disk(trial)
+    for name in NAMES:
+        key = consortium.kit(name).identity.signing_key.reveal().private_bytes_raw()
+        assert not holds(key, places)
+
+
+def shows_counts(trial: Trial) -> bool:
+    """Whether a round shows a party's counts, as an upload has them, in six bytes each, or as the machine has them."""
+    wire = Wire(trial)
+    drive(trial.conduct(trial.plan("padded")), wire)
+    places = [data for _, _, data in wire.requests + wire.replies] + on_disk(trial)
+    for vault in trial.vaults.values():
+        (own,) = vault._data.count(Question(grid=Grid.even(POINTS)), SystemRandomness()).contributions
+        piece = own.left[15:25].astype("<u8")
+        packed = piece.view("u1").reshape(-1, 8)[:, :6].tobytes()
+        if holds(packed, places) or holds(piece.tobytes(), places):
+            return True
+    return False
+
+
+def test_counts_are_neither_sent_nor_written(trial: Trial) -> None:
+    assert not shows_counts(trial)
+
+
+def test_without_pads_the_counts_would_be_seen(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(padding, "pad", lambda *arguments: np.zeros(arguments[-1], dtype=np.uint64))
+    assert shows_counts(trial)
+
+
+def test_the_result_is_neither_sent_nor_logged(trial: Trial, caplog: Log) -> None:
+    caplog.set_level(logging.DEBUG)
+    wire = Wire(trial)
+    drive(trial.conduct(trial.plan("padded-verified")), wire)
+    found = trial.last("alder").verdict
+    assert found is not None
+    (ratio,) = found.ratios
+    assert ratio is not None
+    places = [data for _, _, data in wire.requests + wire.replies] + [caplog.text.encode()]
+    for needle in (f"{float(ratio):.4f}", str(ratio.numerator).rjust(5, "\0"), str(ratio)):
+        assert not holds(needle.encode(), places)
+    # The party's own ledger has it.
+    assert holds(str(ratio.numerator).encode(), on_disk(trial))
+
+
+def test_a_bad_score_is_not_told_to_the_log(trial: Trial, caplog: Log) -> None:
+    caplog.set_level(logging.DEBUG)
+    _, round_, asked = played_until(trial, Stage.SUBMIT)
+    name = round_.leader
+    trial.data(name).write_text("label,score\n1,0.31337\n0,1.73737\n")
+    assert trial.vaults[name].handle(asked[name]) == REFUSAL
+    assert "could not answer (InputError)" in caplog.text
+    assert "1.73737" not in caplog.text
+
+
+# One face for all refusals
+
+
+def test_all_refusals_are_the_same_bytes(trial: Trial) -> None:
+    _, round_, asked = played_until(trial, Stage.SUBMIT)
+    name = next(each for each in NAMES if each != round_.leader)
+    submit = opened(asked[name], Submit)
+    refused = [
+        b"",
+        b"noise" * 1000,
+        request(Stage.SETUP, SetUp(round=round_)),
+        request(Stage.PADS, Pads(round=round_.id, claims=())),
+        request(Stage.PADS, Pads(round="0" * 32, claims=())),
+        changed(asked[name], bundle=submit.bundle[:-1]),
+        changed(asked[name], box=bytes(submit.box)[:-1]),
+        asked[round_.leader],
+    ]
+    assert {trial.vaults[name].handle(data) for data in refused} == {REFUSAL}
+    assert len(REFUSAL) < 32
+
+
+# Verdicts
+
+
+def a_round(forms: int = 1) -> Round:
+    metrics = ("auc", *(f"recall@0.{digit}" for digit in range(1, forms)))
+    plan = Plan(
+        members=NAMES,
+        protocol="padded",
+        engine="seal",
+        question=Question(grid=Grid.even(5), metrics=metrics),
+        precision=1e-4,
+    )
+    return plan.round(NAMES, "alder", SystemRandomness())
+
+
+SECRETS = PartySecrets(keys=(), seed=Secret(bytes(range(32))))
+ROUND = a_round(3)
+
+ratios = st.one_of(
+    st.none(),
+    st.fractions(),
+    st.floats(allow_nan=False, allow_infinity=False).map(Fraction),
+    st.tuples(st.integers(0, 2**736), st.integers(1, 2**736)).map(lambda pair: Fraction(*pair)),
+)
+verdicts = st.builds(
+    Verdict,
+    ending=st.sampled_from(Ending),
+    roster=st.lists(st.sampled_from(NAMES), unique=True).map(tuple),
+    ratios=st.lists(ratios, max_size=3).map(tuple),
+    verified=st.sampled_from([None, True, False]),
+    soundness_bits=st.one_of(st.none(), st.floats(0, 1000)),
+    hiding_bits=st.one_of(st.none(), st.integers(0, 2**60)),
+)
+
+
+@given(verdicts)
+def test_a_sealed_verdict_has_one_length_whatever_it_says(said: Verdict) -> None:
+    sealed = leader_seal(ROUND, SECRETS, said, SystemRandomness())
+    nothing = leader_seal(ROUND, SECRETS, Verdict(ending=Ending.REFUSED, roster=()), SystemRandomness())
+    assert len(sealed.sealed) == len(nothing.sealed)
+    assert party_unseal(ROUND, SECRETS, sealed) == said
+
+
+def test_without_the_filling_the_length_would_tell() -> None:
+    accepted = Verdict(ending=Ending.RELEASED, roster=NAMES, ratios=(Fraction(2, 3),))
+    refused = Verdict(ending=Ending.REFUSED, roster=NAMES)
+    plain = [verdict.verdict_to_bytes(each) for each in (accepted, refused)]
+    assert len(plain[0]) != len(plain[1])
+
+
+def test_no_two_seals_are_alike() -> None:
+    said = Verdict(ending=Ending.REFUSED, roster=NAMES)
+    assert len({leader_seal(ROUND, SECRETS, said, SystemRandomness()).sealed for _ in range(20)}) == 20
+
+
+# Print
+
+
+def test_nothing_prints_what_it_holds() -> None:
+    said = Verdict(ending=Ending.RELEASED, roster=NAMES, ratios=(Fraction(31337, 65537),))
+    opened_keys = epoch.EpochSecrets(suits="x", secrets=SECRETS)
+    entry = Entry(
+        round=ROUND,
+        epoch=Epoch(id=ROUND.id, leader="alder"),
+        stage=Stage.SUBMIT,
+        request=b"hunter2",
+        reply=b"hunter2",
+        keys=epoch.EpochBytes(bundle=b"hunter2", box=b"hunter2"),
+        policy_hash=b"",
+        verdict=said,
+    )
+    answer = Answer(body=ROUND, verdict=said)
+    for shown in map(repr, (said, opened_keys, entry, answer)):
+        assert "31337" not in shown
+        assert "hunter2" not in shown
+        assert repr(bytes(range(32)))[2:20] not in shown
+
+
+def test_objects_that_hold_secrets_print_their_names_only(trial: Trial) -> None:
+    trial.play()
+    vault = trial.vaults["alder"]
+    for each in (vault, vault._steps, vault._steps._keyring, vault._data, trial.ledgers["alder"]):
+        assert repr(each).startswith("<fheval.")
