@@ -18,7 +18,6 @@ from fheval.keys import load_kit
 from fheval.transports.vault.core import utc_now
 from fheval.transports.vault.data_set import DataSet
 from fheval.transports.vault.ledger import Ledger
-from fheval.transports.vault.listening import answers
 from fheval.transports.vault.process import VaultFiles, run_vault
 
 app = typer.Typer(
@@ -79,7 +78,7 @@ def status(
     files = _files(kit, state, socket)
     member = load_kit(files.kit, now=utc_now())
     with Ledger.read(files.ledger) as ledger:
-        found = status_json(member, ledger, files, running=answers(files.socket))
+        found = status_json(member, ledger, files, running=Ledger.in_use(files.ledger))
     if json is None:
         Console(highlight=False).print(status_table(found))
     else:

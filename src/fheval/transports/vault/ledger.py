@@ -20,7 +20,7 @@ from fheval import wire
 from fheval.errors import ConfigError
 from fheval.protocols.round import Round
 from fheval.transports.vault.epoch import EpochBytes
-from fheval.transports.vault.ledger_file import hold, open_for_reading, open_for_writing, transaction
+from fheval.transports.vault.ledger_file import hold, is_held, open_for_reading, open_for_writing, transaction
 from fheval.transports.vault.ledger_records import Entry, EpochRecord, History, RoundRecord, Use
 from fheval.transports.vault.messages import Epoch, Stage
 from fheval.transports.vault.verdict import Ending, verdict_from_bytes, verdict_to_bytes
@@ -39,7 +39,7 @@ class Ledger:
     @classmethod
     def open(cls, path: Path) -> Ledger:
         """Open the vault's ledger for writing, or make it; refused while another vault has it open."""
-        lock = hold(path.with_suffix(".lock"))
+        lock = hold(_lock_of(path))
         try:
             return cls(open_for_writing(path), lock)
         except BaseException:
@@ -50,6 +50,11 @@ class Ledger:
     def read(cls, path: Path) -> Ledger:
         """Open a ledger to look at it, whether or not its vault runs."""
         return cls(open_for_reading(path))
+
+    @staticmethod
+    def in_use(path: Path) -> bool:
+        """Whether a vault works with this ledger at this moment."""
+        return is_held(_lock_of(path))
 
     def close(self) -> None:
         """Close the file; what was written is on disk already."""
@@ -219,6 +224,10 @@ class Ledger:
 
     def _rows(self, query: str, *values: Any) -> list[Any]:
         return self._connection.execute(query, values).fetchall()
+
+
+def _lock_of(path: Path) -> Path:
+    return path.with_suffix(".lock")
 
 
 def _described(description: bytes) -> Round:

@@ -34,6 +34,21 @@ def hold(path: Path) -> int:
     return descriptor
 
 
+def is_held(path: Path) -> bool:
+    """Whether a vault has the lock at this moment."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def open_for_writing(path: Path) -> sqlite3.Connection:
     """Open the ledger, or make it with mode 0600."""
     check_private_directory(path.parent)
