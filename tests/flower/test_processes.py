@@ -58,6 +58,20 @@ def test_what_does_not_listen_is_killed(family: tuple[Child, Process]) -> None:
     assert not grandchild.lives()
 
 
+def test_children_of_one_that_ended_by_itself_are_ended_too(family: tuple[Child, Process]) -> None:
+    child, grandchild = family
+    assert child.status() is None
+    os.kill(child.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 5
+    while child.status() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert grandchild.lives()
+    child.stop(grace=0.2)
+    while grandchild.lives() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not grandchild.lives()
+
+
 def test_stopping_twice_is_fine(family: tuple[Child, Process]) -> None:
     child, _ = family
     child.stop(grace=0)

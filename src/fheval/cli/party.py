@@ -9,7 +9,7 @@ import typer
 
 from fheval.keys import supernode_files
 from fheval.keys.files import check_private_directory, private_subdirectory
-from fheval.transports.flower.supernode import run_supernode
+from fheval.transports.flower.supernode import SuperNode, run_supernode
 from fheval.transports.vault.listening import answers
 
 app = typer.Typer(
@@ -52,11 +52,11 @@ def up(
         typer.echo(f"No vault answers on {vault} yet. Rounds will miss this member until one does.", err=True)
     state.mkdir(parents=True, mode=0o700, exist_ok=True)
     check_private_directory(state)
-    run_supernode(
-        key,
-        authority,
-        vault,
-        superlink,
-        private_subdirectory(state / "flwr"),
-        on_started=lambda: typer.echo(f"The SuperNode connects to {superlink} and relays to {vault}."),
+    node = SuperNode(
+        key=key,
+        authority=authority,
+        vault=vault,
+        superlink=superlink,
+        home=private_subdirectory(state / "flwr"),
     )
+    run_supernode(node, typer.echo)

@@ -73,6 +73,7 @@ class Child:
             stdout=_STANDARD_ERROR,
             start_new_session=True,
         )
+        self._family: list[Process] = []
 
     @property
     def pid(self) -> int:
@@ -80,20 +81,19 @@ class Child:
         return self._process.pid
 
     def status(self) -> int | None:
-        """Give its exit status; None while it runs."""
+        """Give its exit status; None while it runs. Ask now and then, so that its children are known when it ends."""
+        self._family = [one for one in self._family if one.lives()]
+        self._family += [one for one in descendants(self.pid) if one not in self._family]
         return self._process.poll()
 
     def stop(self, *, grace: float = 10.0) -> None:
         """End it and all that it started: ask first, and kill what is left when `grace` seconds have passed."""
-        family = list(descendants(self.pid))
-        if self._process.poll() is None:
+        if self.status() is None:
             self._process.terminate()
         deadline = time.monotonic() + grace
-        while time.monotonic() < deadline and (self._process.poll() is None or any(one.lives() for one in family)):
-            # Who was started in the meantime has to go as well.
-            family += [one for one in descendants(self.pid) if one not in family]
+        while (self.status() is None or self._family) and time.monotonic() < deadline:
             time.sleep(_LOOK_EVERY)
-        for one in family:
+        for one in self._family:
             one.send(signal.SIGKILL)
         if self._process.poll() is None:
             self._process.kill()
