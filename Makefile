@@ -6,7 +6,8 @@ PYTHON_OPENFHE := .venv-openfhe/bin/python
 PYTEST_OPTIONS ?= -n 2
 
 # What runs again in .venv-openfhe, with its engine: the suites on real FHE, and the doctests of what they test.
-ENGINE_SUITES := $(wildcard $(addprefix tests/,conformance adversary secrecy protocols e2e) \
+# Of the adversary suite only what runs on a real engine: its statistics do not depend on one.
+ENGINE_SUITES := $(wildcard $(addprefix tests/,conformance adversary/test_strategies.py secrecy protocols e2e) \
   $(addprefix src/fheval/,engines protocols))
 
 # pytest already runs a process per core, and figures are stated for one thread.
