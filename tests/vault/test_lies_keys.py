@@ -12,7 +12,7 @@ from fheval.secrets import Secret, SystemRandomness
 from fheval.transports.conductor import drive
 from fheval.transports.vault.messages import REFUSAL, Epoch, Pads, SetUp, Stage, Submit, binding, request
 from keys_consortium import Consortium
-from vault.requests import a_party, another, changed, is_refused, opened, played_until
+from vault.requests import a_party, another, changed, claim_of, is_refused, opened, played_until
 from vault.trial import NAMES, RULES, Trial, Wire, make_consortium
 
 Log = pytest.LogCaptureFixture
@@ -131,3 +131,34 @@ def test_keys_for_other_parameters(trial: Trial, caplog: Log) -> None:
     other = another(round_, protocol="paper-semi-honest", precision=None)
     data = request(Stage.SUBMIT, Submit(round=other, epoch=own.epoch, bundle=own.bundle, box=bytes(own.box)))
     is_refused(trial, name, data, "other engine or other parameters", caplog)
+
+
+def test_keys_of_another_epoch_for_one_party_alone(trial: Trial, caplog: Log) -> None:
+    """What a party signs names the keys that it used, so the leader notices that they are not its own."""
+    first = Wire(trial)
+    drive(trial.conduct(trial.plan()), first)
+    _, round_, asked = played_until(trial, Stage.SUBMIT)
+    victim = a_party(round_)
+    old = opened(first.request(Stage.SUBMIT, victim), Submit)
+    asked[victim] = changed(asked[victim], epoch=old.epoch, bundle=old.bundle, box=bytes(old.box))
+    claims = tuple(claim_of(trial.vaults[name].handle(data)) for name, data in asked.items())
+    data = request(Stage.PADS, Pads(round=round_.id, claims=claims))
+    is_refused(trial, round_.leader, data, f"is not signed by {victim}", caplog)
+
+
+def test_keys_that_were_made_under_an_older_policy(trial: Trial, caplog: Log) -> None:
+    first = Wire(trial)
+    round_ = drive(trial.conduct(trial.plan()), first).round
+    trial.consortium.sign(RULES)
+    trial.start()
+    name = a_party(round_)
+    data = changed(first.request(Stage.SUBMIT, name), round=another(round_))
+    is_refused(trial, name, data, "under another policy", caplog)
+
+
+def test_a_policy_that_changes_during_a_round(trial: Trial, caplog: Log) -> None:
+    _, round_, asked = played_until(trial, Stage.BROADCAST)
+    trial.consortium.sign(RULES)
+    name = a_party(round_)
+    trial.vaults[name].use_kit(trial.consortium.kit(name))
+    is_refused(trial, name, asked[name], "under another policy", caplog)

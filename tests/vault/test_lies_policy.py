@@ -48,6 +48,7 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("hexadecimal digits", {"id": ""}),
     ("not a question", {"question": b"noise"}),
     ("not a question", {"question": b""}),
+    ("not in canonical form", {"question": Question(grid=Grid.even(9)).to_bytes().replace(b"\x09", b"\xcc\x09", 1)}),
     ("not those of its question", {"forms": (auc_form(7, 1 << 16),)}),
     ("not those of its question", {"max_samples": 1 << 20}),
     ("which a vault does not answer", asks_for(9, group_column="sex", groups=("f",))),

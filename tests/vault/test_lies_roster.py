@@ -11,10 +11,22 @@ from fheval.keys import sign
 from fheval.protocols.padded import PaddedResult
 from fheval.secrets import SystemRandomness
 from fheval.transports.conductor import drive
-from fheval.transports.vault.messages import REFUSAL, Broadcast, Pads, Reply, Request, Result, SetUp, Stage, request
+from fheval.transports.vault.context import RoundContext
+from fheval.transports.vault.messages import (
+    REFUSAL,
+    Broadcast,
+    Epoch,
+    Pads,
+    Reply,
+    Request,
+    Result,
+    Stage,
+    request,
+)
+from fheval.transports.vault.verdict import Ending, Verdict, leader_seal
 from fheval.wire import HEADER, decode, encode
-from vault.requests import a_party, another, changed, claim_of, is_aborted, is_refused, opened, played_until
-from vault.trial import NAMES, Trial, Wire
+from vault.requests import a_party, changed, claim_of, is_aborted, is_refused, opened, played_until
+from vault.trial import NAMES, PicksTheFirst, Trial, Wire
 
 Log = pytest.LogCaptureFixture
 
@@ -123,6 +135,25 @@ def test_a_refusal_in_place_of_a_verdict(trial: Trial, caplog: Log) -> None:
     is_refused(trial, name, changed(asked[name], verdict=REFUSAL), "refused", caplog)
 
 
+def test_a_verdict_for_a_party_whose_upload_was_left_out(trial: Trial, caplog: Log) -> None:
+    wire = Wire(trial, lose=lambda asked, name: asked.stage is Stage.SUBMIT and name == "maple")
+    report = drive(trial.conduct(trial.plan(), rng=PicksTheFirst()), wire)
+    assert report.dropped == ("maple",)
+    is_refused(trial, "maple", wire.request(Stage.BROADCAST), "does not cover this party", caplog)
+
+
+def test_a_verdict_over_too_few(trial: Trial, caplog: Log) -> None:
+    """A leader that follows the protocol signs no such thing; if one does, nobody believes it."""
+    _, round_, asked = played_until(trial, Stage.BROADCAST)
+    name, steps = a_party(round_), trial.vaults[round_.leader]._steps
+    context = RoundContext.of(round_, Epoch(id=round_.id, leader=round_.leader), trial.policy.roster(NAMES))
+    secrets = steps._keyring.secrets(context, now=trial.clock.now)
+    small = Verdict(ending=Ending.REFUSED, roster=(name, round_.leader))
+    sealed = leader_seal(round_, secrets, small, SystemRandomness())
+    data = changed(asked[name], verdict=context.reply(steps.kit.identity, Stage.RESULT, sealed))
+    is_refused(trial, name, data, "minimum cohort is 3", caplog)
+
+
 # Bytes
 
 
@@ -148,8 +179,8 @@ def test_a_stage_with_the_message_of_another(trial: Trial, caplog: Log) -> None:
 
 
 def test_control_characters_do_not_reach_the_log(trial: Trial, caplog: Log) -> None:
-    told = trial.plan().round(NAMES, "alder", SystemRandomness())
-    data = request(Stage.SETUP, SetUp(round=another(told, protocol="x\n\x1b[31mINFO all is well")))
-    is_refused(trial, "alder", data, "Refused", caplog)
+    data = HEADER + msgspec.msgpack.encode(["Request", "x\n\x1b[31mINFO all is well", b""])
+    is_refused(trial, "alder", data, "all is well", caplog)
     assert "\n" not in caplog.messages[-1]
     assert "\x1b" not in caplog.messages[-1]
+    assert len(caplog.messages[-1]) < 500

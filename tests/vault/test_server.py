@@ -214,6 +214,10 @@ def test_an_unexpected_error_is_a_refusal_and_its_words_are_not_logged(
     log_kinds_only()
     with serving(path, handle):
         assert ask(path, b"hunter2") == REFUSAL
+    # The thread's last words come after its reply.
+    deadline = time.monotonic() + 10
+    while not caplog.text and time.monotonic() < deadline:
+        time.sleep(0.01)
     assert "An unexpected KeyError at" in caplog.text
     assert "hunter2" not in caplog.text
     assert "secret" not in caplog.text
