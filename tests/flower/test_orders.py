@@ -80,7 +80,7 @@ def test_a_failure_keeps_its_kind_and_with_it_its_exit_status() -> None:
 
 
 def test_keys_are_kept_for_the_next_round(state: State) -> None:
-    assert kept_keys(state) is None
+    assert kept_keys(state, policy=b"one") is None
     keys = EpochKeys(
         epoch=Epoch(id="ab" * 16, leader="birch"),
         parties=("alder", "birch", "cedar"),
@@ -90,10 +90,11 @@ def test_keys_are_kept_for_the_next_round(state: State) -> None:
         box=b"box",
         bundles={"alder": b"a", "birch": b"b", "cedar": b"c"},
     )
-    keep_keys(state, keys)
-    assert kept_keys(state) == keys
+    keep_keys(state, keys, policy=b"one")
+    assert kept_keys(state, policy=b"one") == keys
+    assert kept_keys(state, policy=b"two") is None
     state.keys.write_bytes(state.keys.read_bytes()[:-1])
-    assert kept_keys(state) is None
+    assert kept_keys(state, policy=b"one") is None
 
 
 def test_the_directory_is_private_and_others_are_refused(tmp_path: Path) -> None:

@@ -71,8 +71,8 @@ def carry_out(grid: Grid, state: State, order: Order) -> Summary:
         packing=order.packing,
     )
     post = FlowerPost(grid, nodes, order.timeout)
-    report = drive(conduct(plan, policy, engine, SystemRandomness(), keys=kept_keys(state)), post)
-    keep_keys(state, report.keys)
+    report = drive(conduct(plan, policy, engine, SystemRandomness(), keys=kept_keys(state, policy=policy.hash())), post)
+    keep_keys(state, report.keys, policy=policy.hash())
     return summarise(order, report, post, decision_points=len(question.grid), seconds=time.monotonic() - start)
 
 

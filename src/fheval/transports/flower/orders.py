@@ -84,6 +84,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _StoredKeys(msgspec.Struct, frozen=True, kw_only=True):
+    policy: bytes
     epoch: Epoch
     parties: tuple[str, ...]
     engine: str
@@ -126,9 +127,10 @@ def clear_order(state: State, name: str) -> None:
     state.outcome(name).unlink(missing_ok=True)
 
 
-def keep_keys(state: State, keys: EpochKeys) -> None:
-    """As the ServerApp: keep what later rounds among the same members may use again. It opens nothing."""
+def keep_keys(state: State, keys: EpochKeys, *, policy: bytes) -> None:
+    """As the ServerApp: keep what later rounds under the policy of this hash may use again. It opens nothing."""
     stored = _StoredKeys(
+        policy=policy,
         epoch=keys.epoch,
         parties=keys.parties,
         engine=keys.engine,
@@ -140,11 +142,13 @@ def keep_keys(state: State, keys: EpochKeys) -> None:
     replace_public(state.keys, msgspec.msgpack.encode(stored))
 
 
-def kept_keys(state: State) -> EpochKeys | None:
-    """As the ServerApp: what an earlier round has left, if it can still be read."""
+def kept_keys(state: State, *, policy: bytes) -> EpochKeys | None:
+    """As the ServerApp: what an earlier round has left, if it can still be read and the policy is still the same."""
     try:
         stored = msgspec.msgpack.decode(state.keys.read_bytes(), type=_StoredKeys)
     except (FileNotFoundError, msgspec.DecodeError, ValueError):
+        return None
+    if stored.policy != policy:
         return None
     return EpochKeys(
         epoch=stored.epoch,
