@@ -239,7 +239,6 @@ def test_nothing_prints_what_it_holds() -> None:
         request=b"hunter2",
         reply=b"hunter2",
         keys=epoch.EpochBytes(bundle=b"hunter2", box=b"hunter2"),
-        policy_hash=b"",
         verdict=said,
     )
     answer = Answer(body=ROUND, verdict=said)

@@ -179,7 +179,7 @@ def test_a_stage_with_the_message_of_another(trial: Trial, caplog: Log) -> None:
 
 
 def test_control_characters_do_not_reach_the_log(trial: Trial, caplog: Log) -> None:
-    data = HEADER + msgspec.msgpack.encode(["Request", "x\n\x1b[31mINFO all is well", b""])
+    data = HEADER + msgspec.msgpack.encode(["x\n\x1b[31mINFO all is well", "submit", b""])
     is_refused(trial, "alder", data, "all is well", caplog)
     assert "\n" not in caplog.messages[-1]
     assert "\x1b" not in caplog.messages[-1]

@@ -158,7 +158,6 @@ class VaultCore:
                 request=request,
                 reply=reply,
                 keys=answer.keys,
-                policy_hash=steps.kit.policy.hash(),
                 roster=answer.roster,
                 use=answer.use,
                 verdict=answer.verdict,

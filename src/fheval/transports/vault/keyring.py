@@ -37,15 +37,15 @@ class _Seen:
 
 
 class Keyring:
-    """Opens epochs, and remembers the last few."""
+    """Opens epochs with one kit, and remembers the last few. A kit with another policy needs a keyring of its own."""
 
     def __init__(self, kit: Kit, ledger: Ledger) -> None:
         self._kit = kit
         self._ledger = ledger
         self._opened: OrderedDict[str, EpochSecrets] = OrderedDict()
 
-    def admit(self, context: RoundContext, sealed: EpochBytes, *, now: datetime) -> tuple[PartySecrets, bool]:
-        """Open what came with `submit`; gives the secrets, and whether the epoch is new, so that the ledger notes it.
+    def admit(self, context: RoundContext, sealed: EpochBytes, *, now: datetime) -> PartySecrets:
+        """Open what came with `submit`.
 
         A bundle that was opened before opens again for its own epoch alone, while it lives.
         """
@@ -53,13 +53,11 @@ class Keyring:
             raise _refused(f"An epoch's id has {2 * ROUND_ID_BYTES} hexadecimal digits", AGGREGATOR)
         known = self._ledger.epoch(context.epoch.id)
         if known is None:
-            return self._open(context, sealed, _Seen(self._ledger), now=now), True
+            return self._open(context, sealed, _Seen(self._ledger), now=now)
         if known.epoch != context.epoch or sealed.id(context.epoch.leader) != known.bundle_id:
             raise _refused("Other keys than before came for the same epoch", AGGREGATOR)
         self._require_current(known, now)
-        if context.epoch.id not in self._opened:
-            self._open(context, sealed, (), now=now)
-        return self._kept(context), False
+        return self._kept(context) if context.epoch.id in self._opened else self._open(context, sealed, (), now=now)
 
     def secrets(self, context: RoundContext, *, now: datetime) -> PartySecrets:
         """The secrets of an epoch that was admitted, or made here, before."""
@@ -89,9 +87,8 @@ class Keyring:
         opened.require_suited(context.round, context.epoch.leader)
         return opened.secrets
 
-    def _require_current(self, known: EpochRecord, now: datetime) -> None:
-        if known.policy_hash != self._kit.policy.hash():
-            raise _refused("The keys of the epoch were made under another policy", AGGREGATOR)
+    @staticmethod
+    def _require_current(known: EpochRecord, now: datetime) -> None:
         if now > known.since + LIFETIME:
             raise _refused(f"The keys of the epoch are older than {LIFETIME.days} day", AGGREGATOR)
 

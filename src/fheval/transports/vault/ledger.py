@@ -77,23 +77,40 @@ class Ledger:
         """Write one answer, all of it or nothing; another answer for the same stage is impossible."""
         round_id, when = entry.round.id, at.isoformat()
         with transaction(self._connection):
-            self._insert_once("rounds", id=round_id, description=wire.encode(entry.round), epoch=entry.epoch.id,
-                              epoch_leader=entry.epoch.leader, at=when)  # fmt: skip
-            self._insert("stages", round=round_id, stage=entry.stage.value, request=entry.request,
-                         reply=sha256(entry.reply).digest(), at=when)  # fmt: skip
+            self._insert_once(
+                "rounds",
+                id=round_id,
+                description=wire.encode(entry.round),
+                epoch=entry.epoch.id,
+                epoch_leader=entry.epoch.leader,
+                at=when,
+            )
+            self._insert(
+                "stages",
+                round=round_id,
+                stage=entry.stage.value,
+                request=entry.request,
+                reply=sha256(entry.reply).digest(),
+                at=when,
+            )
             self._insert("replies", round=round_id, stage=entry.stage.value, body=entry.reply)
-            if entry.keys is not None:
-                self._insert("epochs", id=entry.epoch.id, leader=entry.epoch.leader, policy=entry.policy_hash,
-                             bundle=entry.keys.id(entry.epoch.leader), at=when)  # fmt: skip
-                self._insert("epoch_bytes", id=entry.epoch.id, bundle=entry.keys.bundle, box=entry.keys.box)
-            if entry.roster is not None:
-                self._insert("rosters", round=round_id, names=msgspec.msgpack.encode(entry.roster))
-            if entry.use is not None:
-                self._insert("uses", round=round_id, data_set=entry.use.data_set, releases=entry.use.releases)
-            if entry.verdict is not None:
-                self._insert("endings", round=round_id, ending=entry.verdict.ending.value,
-                             verdict=verdict_to_bytes(entry.verdict), at=when)  # fmt: skip
+            self._note(entry, when)
             self._drop_old_bytes()
+
+    def _note(self, entry: Entry, when: str) -> None:
+        round_id, epoch = entry.round.id, entry.epoch
+        if entry.keys is not None:
+            if self.epoch(epoch.id) is None:
+                bundle = entry.keys.id(epoch.leader)
+                self._insert("epochs", id=epoch.id, leader=epoch.leader, bundle=bundle, at=when)
+            self._insert_once("epoch_bytes", id=epoch.id, bundle=entry.keys.bundle, box=entry.keys.box)
+        if entry.roster is not None:
+            self._insert("rosters", round=round_id, names=msgspec.msgpack.encode(entry.roster))
+        if entry.use is not None:
+            self._insert("uses", round=round_id, data_set=entry.use.data_set, releases=entry.use.releases)
+        if entry.verdict is not None:
+            content = verdict_to_bytes(entry.verdict)
+            self._insert("endings", round=round_id, ending=entry.verdict.ending.value, verdict=content, at=when)
 
     def abort(self, round_id: str, reason: str, *, at: datetime) -> None:
         """Note that a round goes no further here, whatever comes."""
@@ -141,14 +158,13 @@ class Ledger:
 
     def epoch(self, epoch_id: str) -> EpochRecord | None:
         """What is known of an epoch."""
-        row = self._row("SELECT leader, bundle, policy, at FROM epochs WHERE id = ?", epoch_id)
+        row = self._row("SELECT leader, bundle, at FROM epochs WHERE id = ?", epoch_id)
         if row is None:
             return None
         return EpochRecord(
             epoch=Epoch(id=epoch_id, leader=row[0]),
             bundle_id=row[1],
-            policy_hash=row[2],
-            since=datetime.fromisoformat(row[3]),
+            since=datetime.fromisoformat(row[2]),
         )
 
     def epoch_bytes(self, epoch_id: str) -> EpochBytes | None:

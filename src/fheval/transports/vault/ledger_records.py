@@ -28,7 +28,6 @@ class EpochRecord:
 
     epoch: Epoch
     bundle_id: bytes
-    policy_hash: bytes
     since: datetime
 
 
@@ -50,7 +49,6 @@ class Entry:
     request: bytes = field(repr=False)
     reply: bytes = field(repr=False)
     keys: EpochBytes | None = None
-    policy_hash: bytes = b""
     roster: tuple[str, ...] | None = None
     use: Use | None = None
     verdict: Verdict | None = None

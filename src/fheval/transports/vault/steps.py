@@ -72,7 +72,7 @@ class Steps:
         """Party: count, and hide the counts; from here on the data set has had its releases."""
         round_, engine = context.round, self._engine(context)
         sealed = EpochBytes(bundle=message.bundle, box=bytes(message.box))
-        secrets, new = self._keyring.admit(context, sealed, now=now)
+        secrets = self._keyring.admit(context, sealed, now=now)
         counted = self._data.count(question_of(round_), self._rng)
         if counted.samples > round_.max_samples:
             raise RemoteProtocolError(
@@ -84,7 +84,7 @@ class Steps:
         # As many as are there already, and all but the last of this round's own.
         self.kit.policy.check_release(self._ledger.releases(counted.data_set) + releases - 1)
         upload = roles_of(round_).submit(engine, round_, secrets, self.me, counted.contributions, self._rng)
-        return Answer(body=upload, keys=sealed if new else None, use=Use(data_set=counted.data_set, releases=releases))
+        return Answer(body=upload, keys=sealed, use=Use(data_set=counted.data_set, releases=releases))
 
     def pads(self, context: RoundContext, message: Pads, *, now: datetime) -> Answer:
         """Leader: speak for the pads of those who really uploaded."""
