@@ -48,15 +48,17 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("hexadecimal digits", {"id": ""}),
     ("not a question", {"question": b"noise"}),
     ("not a question", {"question": b""}),
+    ("longer than any that makes sense", {"question": bytes(1 << 18)}),
     ("not in canonical form", {"question": Question(grid=Grid.even(9)).to_bytes().replace(b"\x09", b"\xcc\x09", 1)}),
     ("not those of its question", {"forms": (auc_form(7, 1 << 16),)}),
     ("not those of its question", {"max_samples": 1 << 20}),
+    ("not those of its question", {"forms": (), "sums": 5}),
+    ("releasing curves is not allowed", {"question": Question(grid=Grid.even(9), curve=True).to_bytes()}),
     ("which a vault does not answer", asks_for(9, group_column="sex", groups=("f",))),
     ("which a vault does not answer", asks_for(9, models=("", "b"))),
     ("which a vault does not answer", asks_for(9, classes=("0", "1"))),
     ("runs; between", {"runs": 10**9}),
     ("runs; between", {"runs": 0}),
-    ("would pass this round's verification", {"protocol": "paper-malicious", "splits": 1} | asks_for(3)),
     ("this vault has clear", {"engine": "openfhe"}),
 ]
 
@@ -78,6 +80,23 @@ def test_a_round_that_breaks_the_policy(
     if stage is Stage.SUBMIT:
         data = request(stage, Submit(round=told, epoch=Epoch(id=told.id, leader=told.leader), bundle=b"", box=b""))
     is_refused(trial, victim, data, reason, caplog)
+
+
+@pytest.mark.parametrize(
+    ("reason", "changes"),
+    [
+        ("would pass this round's verification", {"splits": 1} | asks_for(3)),
+        ("number of splits must be at least 1", {"splits": 0}),
+        ("Use --precision exact", {"precision": 1e-3}),
+        ("needs 40000 slots", {"splits": 1000}),
+    ],
+)
+def test_a_verification_that_would_be_worth_little(
+    trial: Trial, caplog: Log, reason: str, changes: dict[str, Any]
+) -> None:
+    """The policy allows the protocol; what the aggregator makes of it is still not believed."""
+    honest = trial.plan("paper-malicious").round(NAMES, "birch", SystemRandomness())
+    is_refused(trial, "birch", request(Stage.SETUP, SetUp(round=another(honest, **changes))), reason, caplog)
 
 
 def test_the_policy_allows_what_is_not_broken(trial: Trial) -> None:

@@ -16,6 +16,9 @@ _ROUND_ID = re.compile(rf"[0-9a-f]{{{2 * ROUND_ID_BYTES}}}")
 # Each run is worth 46 bits; a description that asks for more wants to fill this machine's memory.
 MOST_RUNS = 8
 
+# A thousand listed decision points and a hundred metrics have a tenth of it.
+LONGEST_QUESTION = 1 << 17
+
 
 def check_round(kit: Kit, round_: Round, *, now: datetime) -> Roster:
     """Refuse a round that breaks the policy or does not hold together; give its members, certificates checked."""
@@ -29,34 +32,25 @@ def check_round(kit: Kit, round_: Round, *, now: datetime) -> Roster:
             precision=round_.precision,
             decision_points=len(question.grid),
             minimum_cohort=round_.minimum_cohort,
+            curve=question.curve,
         ),
         now=now,
     )
+    _check_question(round_, question)
     _check_sizes(round_)
-    try:
-        forms = question.forms(round_.max_samples)
-        roles_of(round_).parameter_sets(round_)
-    except (ConfigError, EngineError) as error:
-        raise RemoteProtocolError(str(error), step="round", culprit=AGGREGATOR) from error
-    if round_.forms != forms:
-        raise _refused("The forms of the round are not those of its question")
     return roster
 
 
 def question_of(round_: Round) -> Question:
-    """What a round asks for, if it is something that a file of labels and scores can answer."""
+    """What a round asks for."""
+    if len(round_.question) > LONGEST_QUESTION:
+        raise _refused("The question of the round is longer than any that makes sense")
     try:
         question = Question.from_bytes(round_.question)
     except ConfigError as error:
         raise RemoteProtocolError(str(error), step="round", culprit=AGGREGATOR) from error
     if question.to_bytes() != round_.question:
         raise _refused("The question of the round is not in canonical form")
-    # Curves, groups, classes and several models are more than this vault's policy and ledger can account for.
-    answerable = Question(
-        grid=question.grid, metrics=question.metrics, replicates=question.replicates, targets=question.targets
-    )
-    if question != answerable:
-        raise _refused("The round asks for curves, groups, classes or several models, which a vault does not answer")
     return question
 
 
@@ -68,13 +62,30 @@ def releases_of(round_: Round) -> int:
     return len(question_of(round_).evaluations())
 
 
+def _check_question(round_: Round, question: Question) -> None:
+    """Refuse what a file of labels and scores cannot answer, and forms that are not the question's."""
+    # Curves, groups, classes and several models are more than a vault's data and ledger can account for.
+    answerable = Question(
+        grid=question.grid, metrics=question.metrics, replicates=question.replicates, targets=question.targets
+    )
+    if question != answerable:
+        raise _refused("The round asks for curves, groups, classes or several models, which a vault does not answer")
+    try:
+        forms = question.forms(round_.max_samples)
+    except ConfigError as error:
+        raise RemoteProtocolError(str(error), step="round", culprit=AGGREGATOR) from error
+    if round_.forms != forms:
+        raise _refused("The forms of the round are not those of its question")
+
+
 def _check_sizes(round_: Round) -> None:
+    """Refuse numbers that would fill this machine's memory, fit no parameters, or make a verification worthless."""
     if not 1 <= round_.runs <= MOST_RUNS:
         raise _refused(f"The round asks for {round_.runs} runs; between 1 and {MOST_RUNS} are allowed")
-    if round_.splits < 1 or round_.max_samples < 1:
-        raise _refused("The round's splits and max_samples must be at least 1")
+    roles = roles_of(round_)
     try:
-        soundness = roles_of(round_).soundness_bits(round_)
+        roles.parameter_sets(round_)
+        soundness = roles.soundness_bits(round_)
     except (ConfigError, EngineError) as error:
         raise RemoteProtocolError(str(error), step="round", culprit=AGGREGATOR) from error
     if soundness is not None and soundness < LEAST_SOUNDNESS_BITS:
