@@ -34,7 +34,7 @@ NAMES = ("alder", "birch", "cedar", "hazel", "maple")
 ALL = ("padded", "padded-verified", "paper-semi-honest", "paper-malicious")
 PADDED = ("padded", "padded-verified")
 PAPER = ("paper-semi-honest", "paper-malicious")
-RULES = Rules(protocols=ALL, finest_precision=None, releases_per_data_set=100)
+RULES = Rules(protocols=ALL, finest_precision=None, releases_per_data_set=10_000)
 POINTS = 40
 CLEAR = ClearEngine()
 
