@@ -18,30 +18,11 @@ from cli.session import Session
 from fheval.cli import aggregator as aggregator_command
 from fheval.errors import ConfigError
 from fheval.metrics.question import Question
-from fheval.transports.flower.orders import Order, Summary, TriedRound
+from fheval.transports.flower.orders import Order, Summary
 from fheval.transports.flower.state import State
 from fheval.transports.flower.supernode import node_config
 from flower.parties import Parties, make_parties
-
-SUMMARY = Summary(
-    round="ab" * 16,
-    protocol="padded",
-    engine="seal",
-    decision_points=1000,
-    precision=1e-4,
-    roster=("member-000", "member-001"),
-    dropouts=("member-002",),
-    confirmed=("member-000", "member-001"),
-    leader="member-001",
-    attempts=(
-        TriedRound(round="cd" * 16, leader="member-002", failure="the leader member-002 failed."),
-        TriedRound(round="ab" * 16, leader="member-001", failure=None),
-    ),
-    exchanges=7,
-    seconds={"total": 31.4, "submit": 9.0},
-    bytes={"sent": 1, "received": 2},
-    fheval="0",
-)
+from flower.samples import SUMMARY
 
 
 @pytest.fixture

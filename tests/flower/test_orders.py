@@ -15,7 +15,6 @@ from fheval.transports.conductor import EpochKeys
 from fheval.transports.flower import evaluation
 from fheval.transports.flower.orders import (
     Failure,
-    Order,
     Outcome,
     clear_order,
     keep_keys,
@@ -27,22 +26,7 @@ from fheval.transports.flower.orders import (
 )
 from fheval.transports.flower.state import Registered, Registry, Running, State
 from fheval.transports.vault.messages import Epoch
-
-ORDER = Order(
-    kit="/kits/hub",
-    members=("alder", "birch", "cedar"),
-    protocol="padded",
-    engine=None,
-    question=bytes(range(256)),
-    precision=None,
-    minimum_cohort=3,
-    max_samples=1 << 24,
-    splits=4,
-    runs=3,
-    packing="paper",
-    timeout=30.0,
-    patience=5.0,
-)
+from flower.samples import ORDER
 
 
 @pytest.fixture

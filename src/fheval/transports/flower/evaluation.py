@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from fheval.errors import (
@@ -27,6 +28,7 @@ from fheval.transports.flower.orders import (
     place_order,
     read_outcome,
 )
+from fheval.transports.flower.processes import interrupted_by_sigterm
 from fheval.transports.flower.state import State
 
 APP = Path(__file__).with_name("app")
@@ -51,17 +53,23 @@ def evaluate(state: State, order: Order) -> Summary:
     running = state.read_running()
     control = Control(state, running.port)
     name = SystemRandomness().draw(_ORDER_NAME_BYTES).hex()
-    place_order(state, name, order)
-    try:
-        run = control.start(APP, {"order": name})
+    with interrupted_by_sigterm():
+        place_order(state, name, order)
         try:
-            outcome = _wait(state, name, control, run, running.pid, order)
-        except BaseException:
-            control.stop(run)
-            raise
-    finally:
-        clear_order(state, name)
+            outcome = _run(state, name, control, running.pid, order)
+        finally:
+            clear_order(state, name)
     return _good(outcome)
+
+
+def _run(state: State, name: str, control: Control, aggregator: int, order: Order) -> Outcome:
+    run = control.start(APP, {"order": name})
+    try:
+        return _wait(state, name, control, run, aggregator, order)
+    except BaseException:
+        with suppress(TransportError):
+            control.stop(run)
+        raise
 
 
 def _wait(state: State, name: str, control: Control, run: int, aggregator: int, order: Order) -> Outcome:

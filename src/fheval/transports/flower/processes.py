@@ -112,6 +112,16 @@ def told_to_stop() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end what runs here as Ctrl-C does, so that it can clean up."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def free_port(host: str = "127.0.0.1") -> int:
     """Give a port that nobody listens on at this moment."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:

@@ -1,0 +1,41 @@
+"""An order and the summary of a round, for tests that need some."""
+
+from __future__ import annotations
+
+from fheval.transports.flower.orders import Order, Summary, TriedRound
+
+ORDER = Order(
+    kit="/kits/hub",
+    members=("alder", "birch", "cedar"),
+    protocol="padded",
+    engine=None,
+    question=bytes(range(256)),
+    precision=None,
+    minimum_cohort=3,
+    max_samples=1 << 24,
+    splits=4,
+    runs=3,
+    packing="paper",
+    timeout=30.0,
+    patience=5.0,
+)
+
+SUMMARY = Summary(
+    round="ab" * 16,
+    protocol="padded",
+    engine="seal",
+    decision_points=1000,
+    precision=1e-4,
+    roster=("member-000", "member-001"),
+    dropouts=("member-002",),
+    confirmed=("member-000", "member-001"),
+    leader="member-001",
+    attempts=(
+        TriedRound(round="cd" * 16, leader="member-002", failure="the leader member-002 failed."),
+        TriedRound(round="ab" * 16, leader="member-001", failure=None),
+    ),
+    exchanges=7,
+    seconds={"total": 31.4, "submit": 9.0},
+    bytes={"sent": 1, "received": 2},
+    fheval="0",
+)
