@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fheval.errors import CohortTooSmall, TransportError
+from fheval.errors import CohortTooSmall, ConfigError, TransportError
 from fheval.transports.flower import evaluation
 from fheval.transports.flower.control import RunStatus
 from fheval.transports.flower.evaluation import APP, evaluate
@@ -113,6 +113,13 @@ def test_a_run_that_never_ends_is_stopped(state: State, control: FakeControl, mo
         evaluate(state, ORDER)
     assert control.stopped == [5]
     assert nothing_left(state)
+
+
+def test_the_kit_of_another_aggregator_is_refused(state: State, control: FakeControl) -> None:
+    state.write_running(Running(pid=os.getpid(), port=4321, kit="/kits/other"))
+    with pytest.raises(ConfigError, match="Use --kit /kits/other"):
+        evaluate(state, ORDER)
+    assert control.started == []
 
 
 def test_an_aggregator_that_died(state: State, control: FakeControl) -> None:

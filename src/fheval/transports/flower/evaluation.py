@@ -51,6 +51,8 @@ _KINDS: dict[str, type[FhevalError]] = {
 def evaluate(state: State, order: Order) -> Summary:
     """Have an order carried out by the SuperLink of this state directory."""
     running = state.read_running()
+    if running.kit != order.kit:
+        raise ConfigError(f"The aggregator in {state.directory} was started with another kit. Use --kit {running.kit}")
     control = Control(state, running.port)
     name = SystemRandomness().draw(_ORDER_NAME_BYTES).hex()
     with interrupted_by_sigterm():

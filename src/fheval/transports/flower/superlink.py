@@ -88,10 +88,9 @@ def register_members(kit: AggregatorKit, state: State, control: Control, told: E
     files = kit.supernode_keys()
     wanted = {name: path.read_text(encoding="ascii").strip() for name, path in files.items()}
     kept = {name: entry for name, entry in known.items() if wanted.get(name) == entry.key}
-    for name in known.keys() - kept.keys():
-        control.unregister(known[name].node)
-    state.write_registry(Registry(members=kept))
-
+    for name in sorted(known.keys() - kept.keys()):
+        control.unregister(known.pop(name).node)
+        state.write_registry(Registry(members=known))
     missing = sorted(wanted.keys() - kept.keys())
     if missing and not told.is_set():
         for name, node in zip(missing, control.register([files[name] for name in missing]), strict=True):
