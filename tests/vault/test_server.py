@@ -33,8 +33,7 @@ def path(folder: Path) -> Path:
 @contextmanager
 def serving(path: Path, handle: Callable[[bytes], bytes] = bytes.upper, **options: float) -> Iterator[VaultServer]:
     """A server in a thread of this process."""
-    with listening(path) as listener:
-        server = VaultServer(handle, listener, **options)  # type: ignore[arg-type]
+    with listening(path) as listener, VaultServer(handle, listener, **options) as server:  # type: ignore[arg-type]
         thread = threading.Thread(target=server.serve)
         thread.start()
         try:
@@ -238,6 +237,25 @@ def test_stopping_lets_a_request_finish(path: Path) -> None:
         server.stop()
         thread.join(5)
     assert replies == [b"HELLO"]
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_signal_that_another_thread_was_given(path: Path, name: str) -> None:
+    """The kernel hands a signal to any thread; the main one waits in `select` and must hear of it."""
+    program = (
+        "import signal, sys, threading\n"
+        "from pathlib import Path\n"
+        "from fheval.transports.vault.listening import listening\n"
+        "from fheval.transports.vault.server import VaultServer, stopped_by_signals\n"
+        "def signalled():\n"
+        "    signal.pthread_kill(threading.get_ident(), getattr(signal, sys.argv[2]))\n"
+        "with listening(Path(sys.argv[1])) as listener, VaultServer(bytes.upper, listener) as server:\n"
+        "    with stopped_by_signals(server, lambda: None):\n"
+        "        threading.Timer(0.3, signalled).start()\n"
+        "        server.serve()\n"
+    )
+    subprocess.run([sys.executable, "-c", program, str(path), name], timeout=20, check=True)
+    assert not path.exists()
 
 
 # systemd

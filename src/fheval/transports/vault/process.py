@@ -58,11 +58,13 @@ def run_vault(files: VaultFiles, data: DataSet) -> None:
     _make_private(files.state)
     with Ledger.open(files.ledger) as ledger:
         core = VaultCore(kit, ledger, data, {name: load_engine(name) for name in names})
-        with _listener(files.socket) as (listener, place):
-            server = VaultServer(core.handle, listener)
-            with stopped_by_signals(server, lambda: _reload(core, files.kit)):
-                _log.info("The vault of %s listens on %s, policy version %d.", core.name, place, kit.policy.version)
-                server.serve()
+        with (
+            _listener(files.socket) as (listener, place),
+            VaultServer(core.handle, listener) as server,
+            stopped_by_signals(server, lambda: _reload(core, files.kit)),
+        ):
+            _log.info("The vault of %s listens on %s, policy version %d.", core.name, place, kit.policy.version)
+            server.serve()
     _log.info("The vault of %s has stopped.", core.name)
 
 

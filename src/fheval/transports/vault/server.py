@@ -12,7 +12,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from fheval.errors import TransportError
@@ -45,21 +45,38 @@ class VaultServer:
         self._places = threading.Semaphore(MOST_CONNECTIONS)
         self._stopping = threading.Event()
         self._wake, self._woken = socket.socketpair()
+        for end in (self._wake, self._woken):
+            end.setblocking(False)
+
+    def __enter__(self) -> VaultServer:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._wake.close()
+        self._woken.close()
+
+    @property
+    def wake_descriptor(self) -> int:
+        """Bytes written here make `serve` look up: for signals, which the kernel may hand to any thread."""
+        return self._wake.fileno()
 
     def stop(self) -> None:
         """Take no more requests; those at work are finished. May be called from a signal handler."""
         if not self._stopping.is_set():
             self._stopping.set()
-            self._wake.send(b"\0")
+            with suppress(BlockingIOError):  # it is awake already
+                self._wake.send(b"\0")
 
     def serve(self) -> None:
         """Take connections until `stop`."""
-        with self._wake, self._woken, selectors.DefaultSelector() as waiting:
+        with selectors.DefaultSelector() as waiting:
             waiting.register(self._listener, selectors.EVENT_READ)
             waiting.register(self._woken, selectors.EVENT_READ)
             while not self._stopping.is_set():
-                waiting.select()
-                if not self._stopping.is_set():
+                ready = [key.fileobj for key, _ in waiting.select()]
+                if self._woken in ready:
+                    self._woken.recv(1024)
+                if self._listener in ready and not self._stopping.is_set():
                     self._accept()
             self._finish()
 
@@ -117,6 +134,9 @@ def stopped_by_signals(server: VaultServer, reload: Callable[[], None]) -> Itera
         # A handler must not wait for the lock that the interrupted code may hold.
         threading.Thread(target=reload, name="vault reload").start()
 
+    # Python runs a handler when its main thread goes on, which waits in `select` and must hear of a signal that
+    # another thread was given.
+    descriptor = signal.set_wakeup_fd(server.wake_descriptor, warn_on_full_buffer=False)
     before = {
         number: signal.signal(number, handler)
         for number, handler in (
@@ -130,6 +150,7 @@ def stopped_by_signals(server: VaultServer, reload: Callable[[], None]) -> Itera
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(descriptor)
 
 
 def log_kinds_only() -> None:
