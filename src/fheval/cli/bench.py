@@ -26,8 +26,9 @@ def bench(
     """Measure the aggregator of every protocol, and counting, in one run.
 
     Times are processor seconds of one thread, which other work on the machine disturbs little; FHE libraries use one
-    thread unless OMP_NUM_THREADS says otherwise. Every engine that loads is measured against itself. The exit status
-    is 1 if a ratio exceeds its limit.
+    thread unless OMP_NUM_THREADS says otherwise. Every engine that loads is measured against itself, all protocols in
+    turn in each repetition, and a ratio is the median over the repetitions. The exit status is 1 if a ratio exceeds
+    its limit.
     """
     check_target(json)
     # The libraries read this when they are loaded, which is why they are imported below.
@@ -37,7 +38,7 @@ def bench(
     from fheval.experiments.bench_suite import WORK, run_bench
 
     engines = [load_engine(name) for name in ([engine] if engine else available_engines())]
-    with steps(len(engines) * len(WORK) + 1, quiet=quiet) as on_step:
+    with steps(len(engines) * (len(WORK) + repeats) + 1, quiet=quiet) as on_step:
         result = run_bench(engines, repeats=repeats, samples=samples, on_step=on_step)
     content: dict[str, Any] = {
         "threads": threads,
@@ -69,9 +70,10 @@ def _print_tables(content: dict[str, Any]) -> None:
         spread = (f"{1000 * one[field]:.1f}" for field in ("seconds", "low", "high"))
         times.add_row(one["engine"], one["name"], f"{one['parties']:,}", *spread)
     ratios = Table("engine", "ratio", title="Ratios of this run", title_justify="left", box=box.SIMPLE_HEAD)
-    for name in ("measured", "limit", ""):
+    for name in ("median", "smallest", "largest", "limit", ""):
         ratios.add_column(name, justify="right")
     for one in content["ratios"]:
         verdict = "[green]holds[/]" if one["holds"] else "[red]exceeded[/]"
-        ratios.add_row(one["engine"], one["name"], f"{one['value']:.4f}", f"{one['limit']:.4f}", verdict)
+        figures = (f"{one[field]:.4f}" for field in ("value", "low", "high", "limit"))
+        ratios.add_row(one["engine"], one["name"], *figures, verdict)
     console.print(times, ratios, f"Threads: {content['threads']}; each time measured {content['repeats']} times.")

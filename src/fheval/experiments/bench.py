@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from statistics import median
 from time import process_time
 from typing import Any
 
@@ -53,11 +52,13 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """One measured quantity over another of the same run, and the limit it is held to."""
+    """One measured quantity over another of the same run, with its spread, and the limit it is held to."""
 
     name: str
     engine: str
     value: float
+    low: float
+    high: float
     limit: float
 
     @property
@@ -230,19 +231,3 @@ _PREPARATIONS: dict[str, Callable[[Engine, Round, SystemRandomness], Prepared]] 
     padded.NAME: _prepare_padded,
     padded_verified.NAME: _prepare_padded_verified,
 }
-
-
-def measure(engine: Engine, protocol: str, parties: int, decision_points: int, repeats: int) -> Measurement:
-    """Play the aggregator `repeats` times."""
-    once = aggregator_work(engine, protocol, parties, decision_points)
-    once()
-    seconds = [once() for _ in range(repeats)]
-    return Measurement(
-        name=protocol,
-        engine=engine.name,
-        parties=parties,
-        decision_points=decision_points,
-        seconds=median(seconds),
-        low=min(seconds),
-        high=max(seconds),
-    )

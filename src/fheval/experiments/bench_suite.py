@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from fheval.engines import Engine
-from fheval.experiments.bench import Measurement, Ratio, measure
+from fheval.experiments.bench import Measurement, Ratio, aggregator_work
 from fheval.experiments.bench_counting import counting_speedup
 
 PADDED, VERIFIED = "padded", "padded-verified"
@@ -26,6 +27,9 @@ WORK = (
     (VERIFIED, MANY_PARTIES),
 )
 
+# For each of them, the seconds of every repetition.
+Seconds = dict[tuple[str, int], list[float]]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
@@ -44,43 +48,69 @@ def run_bench(
     engines: Sequence[Engine], *, repeats: int = 5, samples: int = 10**7, on_step: Callable[[str], None] | None = None
 ) -> Bench:
     """Measure the aggregator of every protocol on every engine, and counting against sorting."""
+    say = on_step or (lambda _step: None)
     measurements: list[Measurement] = []
     ratios: list[Ratio] = []
     for engine in engines:
-        found: dict[tuple[str, int], float] = {}
-        for protocol, parties in WORK:
-            if on_step:
-                on_step(f"{engine.name}: {protocol}, {parties:,} parties")
-            measured = measure(engine, protocol, parties, DECISION_POINTS, repeats)
-            measurements.append(measured)
-            found[protocol, parties] = measured.seconds
-        ratios += engine_ratios(engine.name, found)
-    if on_step:
-        on_step(f"counting {samples:,} scores")
+        seconds = aggregator_seconds(engine, repeats, say)
+        measurements += [
+            Measurement(
+                name=protocol,
+                engine=engine.name,
+                parties=parties,
+                decision_points=DECISION_POINTS,
+                seconds=median(found),
+                low=min(found),
+                high=max(found),
+            )
+            for (protocol, parties), found in seconds.items()
+        ]
+        ratios += engine_ratios(engine.name, seconds)
+    say(f"counting {samples:,} scores")
     speed = counting_speedup(samples=samples)
     ratios.append(
-        Ratio(
-            name=f"counting {samples:,} scores at 1,000 decision points / scikit-learn's roc_auc_score",
-            engine="",
-            value=1 / speed["speedup"],
-            limit=1 / 25,
+        _ratio(
+            f"counting {samples:,} scores at 1,000 decision points / scikit-learn's roc_auc_score",
+            "",
+            [1 / speed["speedup"]],
+            1 / 25,
         )
     )
     return Bench(measurements=tuple(measurements), ratios=tuple(ratios))
 
 
-def engine_ratios(engine: str, seconds: dict[tuple[str, int], float]) -> list[Ratio]:
+def aggregator_seconds(engine: Engine, repeats: int, say: Callable[[str], None]) -> Seconds:
+    """Play every aggregator once, so that all is warm, and then `repeats` times.
+
+    All take their turn in each repetition: where the machine's speed changes from one minute to the next, the ratios
+    within a repetition change little.
+    """
+    works = {}
+    for protocol, parties in WORK:
+        say(f"{engine.name}: {protocol}, {parties:,} parties")
+        works[protocol, parties] = aggregator_work(engine, protocol, parties, DECISION_POINTS)
+        works[protocol, parties]()
+    seconds: Seconds = {key: [] for key in works}
+    for number in range(repeats):
+        say(f"{engine.name}: repetition {number + 1} of {repeats}")
+        for key, work in works.items():
+            seconds[key].append(work())
+    return seconds
+
+
+def engine_ratios(engine: str, seconds: Seconds) -> list[Ratio]:
     """The ratios of one engine's aggregator times, with the limits that the project holds itself to."""
 
     def over(name: str, top: tuple[str, int], bottom: tuple[str, int], limit: float) -> Ratio:
-        return Ratio(name=name, engine=engine, value=seconds[top] / seconds[bottom], limit=limit)
+        pairs = zip(seconds[top], seconds[bottom], strict=True)
+        return _ratio(name, engine, [upper / lower for upper, lower in pairs], limit)
 
     return [
-        Ratio(
-            name=f"{SEMI_HONEST}: seconds a party, {PARTIES} parties",
-            engine=engine,
-            value=seconds[SEMI_HONEST, PARTIES] / PARTIES,
-            limit=0.010,
+        _ratio(
+            f"{SEMI_HONEST}: seconds a party, {PARTIES} parties",
+            engine,
+            [each / PARTIES for each in seconds[SEMI_HONEST, PARTIES]],
+            0.010,
         ),
         over(f"{MALICIOUS} / {SEMI_HONEST}", (MALICIOUS, PARTIES), (SEMI_HONEST, PARTIES), 2.2),
         over(f"{PADDED} / {SEMI_HONEST}", (PADDED, PARTIES), (SEMI_HONEST, PARTIES), 0.1),
@@ -88,3 +118,7 @@ def engine_ratios(engine: str, seconds: dict[tuple[str, int], float]) -> list[Ra
         over(f"{PADDED}: {MANY_PARTIES:,} parties / {PARTIES}", (PADDED, MANY_PARTIES), (PADDED, PARTIES), 1.5),
         over(f"{VERIFIED}: {MANY_PARTIES:,} parties / {PARTIES}", (VERIFIED, MANY_PARTIES), (VERIFIED, PARTIES), 1.5),
     ]
+
+
+def _ratio(name: str, engine: str, values: Sequence[float], limit: float) -> Ratio:
+    return Ratio(name=name, engine=engine, value=median(values), low=min(values), high=max(values), limit=limit)
