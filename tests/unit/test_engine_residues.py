@@ -69,15 +69,25 @@ def test_a_frame_takes_residues_below_their_primes_only() -> None:
     spans = find_spans(data, RING, frozenset(PRIMES))
     frame = Frame(data, spans, RING)
     payload = bare(other, spans, RING)
-    assert bytes(frame.filled(memoryview(payload))) == other
+    assert bytes(frame.filled(frame.checked(memoryview(payload)))) == other
     for place, prime in ((0, PRIMES[0]), (1, PRIMES[1]), (3, 2**64 - 1)):
         start = place * 8 * RING
         forged = payload[:start] + word(prime) + payload[start + 8 :]
         with pytest.raises(EngineError, match="impossible residues"):
-            frame.filled(memoryview(forged))
+            frame.checked(memoryview(forged))
     for length in (0, len(payload) - 8, len(payload) - 1):
         with pytest.raises(EngineError, match="wrong size"):
-            frame.filled(memoryview(payload[:length]))
+            frame.checked(memoryview(payload[:length]))
+
+
+def test_residues_are_added_below_their_primes() -> None:
+    data, other = writing(), writing()
+    spans = find_spans(data, RING, frozenset(PRIMES))
+    frame = Frame(data, spans, RING)
+    left, right = (frame.checked(memoryview(bare(each, spans, RING))) for each in (data, other))
+    for one, two in ((left, right), (right, left), (left, np.zeros_like(left)), (left, frame.primes - left)):
+        expected = (one.astype(object) + two.astype(object)) % frame.primes.astype(object)
+        assert (frame.added(one, two) == expected).all()
 
 
 def shape() -> Shape:

@@ -74,6 +74,6 @@ def _print_tables(content: dict[str, Any]) -> None:
         ratios.add_column(name, justify="right")
     for one in content["ratios"]:
         verdict = "[green]holds[/]" if one["holds"] else "[red]exceeded[/]"
-        figures = (f"{one[field]:.4f}" for field in ("value", "low", "high", "limit"))
+        figures = (f"{one[field]:.3g}" for field in ("value", "low", "high", "limit"))
         ratios.add_row(one["engine"], one["name"], *figures, verdict)
     console.print(times, ratios, f"Threads: {content['threads']}; each time measured {content['repeats']} times.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fheval.engines.base import Ciphertext, Engine, Evaluator, KeyHolder, Keys, Vector
+from fheval.engines.base import Ciphertext, Engine, Evaluator, KeyHolder, Keys, RunningSum, Vector
 from fheval.engines.parameters import Parameters
 from fheval.errors import ConfigError
 
@@ -15,6 +15,7 @@ __all__ = [
     "KeyHolder",
     "Keys",
     "Parameters",
+    "RunningSum",
     "Vector",
     "available_engines",
     "load_engine",

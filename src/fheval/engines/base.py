@@ -54,6 +54,22 @@ class KeyHolder(ABC):
         """Decrypt all slots: complex128 for CKKS, uint64 for BFV."""
 
 
+class RunningSum(ABC):
+    """A sum of fresh ciphertexts that arrive one by one, are added and forgotten."""
+
+    @abstractmethod
+    def read(self, data: bytes) -> Any:
+        """Check a ciphertext of an untrusted sender; what comes back is for `add`, and no sum has changed yet."""
+
+    @abstractmethod
+    def add(self, term: Any) -> None:
+        """Add what `read` gave."""
+
+    @abstractmethod
+    def total(self) -> Ciphertext:
+        """The sum so far."""
+
+
 class Evaluator(ABC):
     """The role that computes on ciphertexts with public keys only."""
 
@@ -103,6 +119,10 @@ class Evaluator(ABC):
         ciphertext that was dropped to a level and one that was rescaled to it have different scales, and do not add.
         """
 
+    def running_sum(self) -> RunningSum:
+        """An empty sum; here it loads and accumulates, where an engine has a faster way it overrides this."""
+        return _LoadedSum(self)
+
     def linear(self, ciphertexts: Sequence[Ciphertext], values: Sequence[Vector]) -> Ciphertext:
         """Σ ciphertexts[i]·values[i]."""
         total = self.multiply_plain(ciphertexts[0], values[0])
@@ -118,6 +138,39 @@ class Evaluator(ABC):
         for step in range((width - 1).bit_length()):
             ciphertext = self.add(ciphertext, self.rotate(ciphertext, 1 << step))
         return ciphertext
+
+
+class _LoadedSum(RunningSum):
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+        self._total: Ciphertext | None = None
+
+    def read(self, data: bytes) -> Ciphertext:
+        loaded = self._evaluator.load(data)
+        require_fresh(loaded.limbs, self._evaluator.parameters.limbs)
+        return loaded
+
+    def add(self, term: Ciphertext) -> None:
+        if self._total is None:
+            self._total = term
+        else:
+            self._evaluator.accumulate(self._total, term)
+
+    def total(self) -> Ciphertext:
+        return require_summand(self._total)
+
+
+def require_summand(total: Ciphertext | None) -> Ciphertext:
+    """Refuse to give a sum that nothing was added to."""
+    if total is None:
+        raise EngineError("There is no ciphertext in this sum yet. Wait for the first party.")
+    return total
+
+
+def require_fresh(limbs: int, fresh: int) -> None:
+    """Refuse a ciphertext that has been through operations where one just encrypted is due."""
+    if limbs != fresh:
+        raise EngineError("An upload holds a ciphertext that is not fresh. Ask the sender to send it again.")
 
 
 class Engine(ABC):

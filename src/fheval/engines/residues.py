@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from fheval.errors import EngineError
 
 WORD = 8
+
+ResidueTable = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +75,28 @@ class Frame:
         self._data = bytearray(data)
         self._spans = spans
         self._size = WORD * ring
+        self.shape = (len(spans), ring)
+        self.primes = np.array([[span.prime] for span in spans], dtype=np.uint64)
 
-    def filled(self, payload: memoryview) -> bytearray:
-        """Set the bare residues into the frame, checked; the same buffer is used again by the next call."""
+    def checked(self, payload: memoryview) -> ResidueTable:
+        """View bare residues as a table, a row for each vector; refuse any that is not below its prime."""
         if len(payload) != self._size * len(self._spans):
             raise EngineError("A ciphertext has the wrong size. Ask the sender to send it again.")
-        for index, span in enumerate(self._spans):
-            part = payload[index * self._size : (index + 1) * self._size]
-            check_residues(part, span.prime)
-            self._data[span.start : span.start + self._size] = part
+        table = np.frombuffer(payload, dtype="<u8").reshape(self.shape)
+        if np.any(table.max(axis=1, keepdims=True) >= self.primes):
+            raise EngineError("A ciphertext holds impossible residues. Ask the sender to send it again.")
+        return table
+
+    def added(self, left: ResidueTable, right: ResidueTable) -> ResidueTable:
+        """left + right below the primes: where nothing is to be subtracted, the difference wraps and is larger."""
+        total = left + right
+        reduced: ResidueTable = np.minimum(total, total - self.primes, out=total)
+        return reduced
+
+    def filled(self, table: ResidueTable) -> bytearray:
+        """Set checked residues into the frame; the same buffer is used again by the next call."""
+        for span, row in zip(self._spans, table, strict=True):
+            self._data[span.start : span.start + self._size] = row.data
         return self._data
 
 

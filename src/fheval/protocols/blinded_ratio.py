@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import ceil, log2
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fheval.engines import Ciphertext, Evaluator, Parameters
-from fheval.errors import EngineError, PrecisionError
+from fheval.engines import Ciphertext, Evaluator, Parameters, RunningSum
+from fheval.errors import PrecisionError
 from fheval.secrets import Randomness, log_uniform_float, symmetric_floats
 
 FloatVector = npt.NDArray[np.float64]
@@ -64,22 +65,23 @@ class Accumulator:
 
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator
-        self.totals: list[Ciphertext] = []
+        self._sums: list[RunningSum] = []
 
-    def load(self, ciphertexts: Sequence[bytes]) -> list[Ciphertext]:
+    def load(self, ciphertexts: Sequence[bytes]) -> list[Any]:
         """Read one party's ciphertexts; what could not be added is refused before any sum has changed."""
-        loaded = [self._evaluator.load(data) for data in ciphertexts]
-        if any(each.limbs != self._evaluator.parameters.limbs for each in loaded):
-            raise EngineError("An upload holds a ciphertext that is not fresh. Ask the sender to send it again.")
-        return loaded
+        if not self._sums:
+            self._sums = [self._evaluator.running_sum() for _ in ciphertexts]
+        return [total.read(data) for total, data in zip(self._sums, ciphertexts, strict=True)]
 
-    def add(self, loaded: list[Ciphertext]) -> None:
+    def add(self, loaded: list[Any]) -> None:
         """Add what `load` gave."""
-        if not self.totals:
-            self.totals = loaded
-            return
-        for total, term in zip(self.totals, loaded, strict=True):
-            self._evaluator.accumulate(total, term)
+        for total, term in zip(self._sums, loaded, strict=True):
+            total.add(term)
+
+    @property
+    def totals(self) -> list[Ciphertext]:
+        """The sums over all who were added."""
+        return [total.total() for total in self._sums]
 
 
 def hide(evaluator: Evaluator, ciphertext: Ciphertext, keep: Sequence[int], rng: Randomness) -> Ciphertext:

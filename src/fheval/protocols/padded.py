@@ -181,7 +181,7 @@ class Aggregator(AnswersOnce):
 
     def close(self) -> RosterNotice:
         """Step 2: nobody else gets in."""
-        self.round.require_cohort(tuple(self.roster))
+        self.round.require_parties(len(self.roster))
         self.closed = True
         return RosterNotice(round=self.round.id, roster=tuple(self.roster))
 

@@ -261,7 +261,7 @@ class LinearCircuit:
         """
         unused = residues(rng, self.prime, self.evaluator.parameters.slots - len(known))
         result = self.evaluator.linear([self.evaluator.load(data) for data in pads], factors)
-        result = self.evaluator.add(result, self.evaluator.encrypt(np.concatenate([known, unused])))
+        self.evaluator.accumulate(result, self.evaluator.encrypt(np.concatenate([known, unused])))
         while result.limbs > 1:
             result = self.evaluator.drop_level(result)
         return self.evaluator.dump(result)

@@ -84,9 +84,13 @@ class Round(Message, frozen=True, kw_only=True, cache_hash=True):
                 step="roster",
                 culprit=AGGREGATOR,
             )
-        if len(present) < self.minimum_cohort:
+        self.require_parties(len(present))
+
+    def require_parties(self, count: int) -> None:
+        """Refuse to go on with fewer parties than the minimum cohort."""
+        if count < self.minimum_cohort:
             raise CohortTooSmall(
-                f"Only {len(present)} parties are present and the minimum cohort is {self.minimum_cohort}. "
+                f"Only {count} parties are present and the minimum cohort is {self.minimum_cohort}. "
                 "Wait for more parties and run a new round."
             )
 
