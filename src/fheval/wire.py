@@ -16,6 +16,8 @@ from fheval.errors import ConfigError, RemoteProtocolError
 MAGIC = b"FHEV"
 VERSION = 1
 HEADER = MAGIC + bytes([VERSION])
+_HEAD = slice(len(HEADER))
+_BODY = slice(len(HEADER), None)
 
 # Large fields are views into the message that they came in, so that reading a megabyte does not copy it. For a type
 # checker they are the bytes that the sender put in.
@@ -67,7 +69,7 @@ def decode(data: bytes, expected: type[M], *, sender: str, limit: int = DEFAULT_
             culprit=sender,
         )
     # A message that came inside another is a view, which has no startswith.
-    if data[: len(HEADER)] != HEADER:
+    if data[_HEAD] != HEADER:
         raise RemoteProtocolError(
             f"Bytes from {sender} are not a message of protocol version {VERSION}. "
             "Check that all members run compatible versions of fheval.",
@@ -78,7 +80,7 @@ def decode(data: bytes, expected: type[M], *, sender: str, limit: int = DEFAULT_
     if decoder is None:
         decoder = _DECODERS[expected] = msgspec.msgpack.Decoder(expected)
     try:
-        return decoder.decode(memoryview(data)[len(HEADER) :])
+        return decoder.decode(memoryview(data)[_BODY])
     # Text that is not UTF-8 comes as an error of Python's own, and fields that a type refuses as the type's.
     except (msgspec.DecodeError, UnicodeDecodeError, ConfigError) as error:
         raise RemoteProtocolError(

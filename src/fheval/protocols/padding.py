@@ -35,7 +35,7 @@ BYTES_PER_VALUE = 6
 _LIMBS = 3
 
 # Uploads are added in blocks that stay in the cache; the memory in use does not depend on the number of parties.
-_BLOCK = 64
+_BLOCK = 32
 _BLOCK_BYTES = 1 << 20
 _MOST_RECENT = (1 << 16) - _BLOCK
 
