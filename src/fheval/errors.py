@@ -1,7 +1,7 @@
 """Every error that fheval raises on purpose, in one small hierarchy.
 
 A message is one sentence that says what happened, then one that says what to do. The command line turns
-`ConfigError` and `InputError` into exit status 2 and every other one into 1.
+`ConfigError`, `InputError` and `EngineError` into exit status 2 and every other one into 1.
 """
 
 from __future__ import annotations
