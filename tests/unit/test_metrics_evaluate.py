@@ -294,6 +294,9 @@ def test_what_cannot_be_asked_is_refused() -> None:
             ask([pair] * 3, **options)
     with pytest.raises(ConfigError, match="carry an AUC and nothing else"):
         ask([Counts.from_scores(*pair)] * 3, metrics=["f1"])
+    for parties in ({"a": pair, "b": pair, "c": pair}, "abc"):
+        with pytest.raises(ConfigError, match="come as a list"):
+            ask(parties)
 
 
 @pytest.mark.parametrize(

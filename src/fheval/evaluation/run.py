@@ -85,6 +85,8 @@ def evaluate(
     >>> [round(row.value, 2) for row in result.results]
     [1.0, 0.83]
     """
+    if isinstance(parties, (str, bytes, Mapping)):
+        raise ConfigError("The parties come as a list, one entry of labels and scores for each. Leave their names out.")
     if ci is not None:
         require_enough(ci, replicates)
     if release == "curve":

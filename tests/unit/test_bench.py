@@ -1,0 +1,52 @@
+"""The bench: what it measures is there, in turn, and the ratios are those of one repetition each."""
+
+from __future__ import annotations
+
+import pytest
+
+from fheval.engines.clear import ClearEngine
+from fheval.experiments import bench_suite
+from fheval.experiments.bench_suite import (
+    MALICIOUS,
+    MANY_PARTIES,
+    PADDED,
+    PARTIES,
+    SEMI_HONEST,
+    VERIFIED,
+    WORK,
+    aggregator_seconds,
+    engine_ratios,
+)
+
+
+def test_ratios_are_medians_over_pairs_of_one_repetition() -> None:
+    seconds = {key: [1.0, 1.0, 1.0] for key in WORK}
+    # A machine that is twice as slow in one repetition, and a hiccup in another.
+    seconds[SEMI_HONEST, PARTIES] = [0.9, 1.8, 0.9]
+    seconds[MALICIOUS, PARTIES] = [1.8, 3.6, 9.0]
+    seconds[PADDED, PARTIES] = [0.045, 0.09, 0.045]
+    seconds[PADDED, MANY_PARTIES] = [0.09, 0.18, 0.09]
+    seconds[VERIFIED, PARTIES] = [0.1, 0.1, 0.1]
+    seconds[VERIFIED, MANY_PARTIES] = [0.1, 0.1, 0.2]
+    found = {ratio.name: ratio for ratio in engine_ratios("some", seconds)}
+    a_party = found["paper-semi-honest: seconds a party, 100 parties"]
+    assert (a_party.value, a_party.low, a_party.high) == pytest.approx((0.009, 0.009, 0.018))
+    assert a_party.holds
+    doubled = found["paper-malicious / paper-semi-honest"]
+    assert (doubled.value, doubled.high) == pytest.approx((2.0, 10.0))
+    assert doubled.holds
+    assert found["padded / paper-semi-honest"].value == pytest.approx(0.05)
+    assert not found["padded: 10,000 parties / 100"].holds
+    assert found["padded-verified: 10,000 parties / 100"].holds
+
+
+def test_every_protocol_takes_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = tuple((protocol, min(parties, 4)) for protocol, parties in WORK[:3])
+    monkeypatch.setattr(bench_suite, "WORK", few)
+    monkeypatch.setattr(bench_suite, "DECISION_POINTS", 5)
+    steps: list[str] = []
+    seconds = aggregator_seconds(ClearEngine(), 2, steps.append)
+    assert list(seconds) == list(few)
+    assert all(len(found) == 2 and min(found) > 0 for found in seconds.values())
+    assert steps[-1] == "clear: repetition 2 of 2"
+    assert len(steps) == len(few) + 2
