@@ -7,11 +7,11 @@ does not depend on what is inside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from time import process_time
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
@@ -23,12 +23,14 @@ from fheval.protocols import padded, padded_verified, padding, paper_malicious, 
 from fheval.protocols.round import (
     AGGREGATOR,
     DEFAULT_MAX_SAMPLES,
+    PartySecrets,
     PublicSetup,
     Round,
     leader_set_up,
     new_round_id,
 )
 from fheval.secrets import SystemRandomness, residues
+from fheval.wire import Message
 
 DISTINCT_UPLOADS = 4
 
@@ -128,40 +130,37 @@ Prepared = tuple[bytes, Callable[[], Iterator[bytes]], Callable[[PublicSetup], P
 
 
 def _prepare_semi_honest(engine: Engine, round_: Round, rng: SystemRandomness) -> Prepared:
-    secrets, setup = leader_set_up(engine, round_, [paper_semi_honest.parameters(round_)], rng)
-    points = round_.forms[0].terms
-    made = [
-        paper_semi_honest.party_submit(engine, round_, secrets, round_.parties[0], _contribution(points, number))
-        for number in range(DISTINCT_UPLOADS)
-    ]
+    def submit(secrets: PartySecrets, own: Contribution) -> Message:
+        return paper_semi_honest.party_submit(engine, round_, secrets, round_.leader, own)
 
-    def begin(keys: PublicSetup) -> Play:
-        aggregator = paper_semi_honest.Aggregator(engine, round_, keys, rng)
-
-        def play(uploads: Iterator[bytes]) -> None:
-            for data in uploads:
-                aggregator.receive(wire.decode(data, paper_semi_honest.CountShare, sender=AGGREGATOR))
-            wire.encode(aggregator.result())
-
-        return play
-
-    return wire.encode(setup), _renamed(made, round_), begin
+    return _prepare_ciphertexts(engine, round_, rng, paper_semi_honest, paper_semi_honest.CountShare, submit)
 
 
 def _prepare_malicious(engine: Engine, round_: Round, rng: SystemRandomness) -> Prepared:
-    secrets, setup = leader_set_up(engine, round_, [paper_malicious.parameters(round_)], rng)
+    def submit(secrets: PartySecrets, own: Contribution) -> Message:
+        return paper_malicious.party_submit(engine, round_, secrets, round_.leader, own, rng)
+
+    return _prepare_ciphertexts(engine, round_, rng, paper_malicious, paper_malicious.CountShares, submit)
+
+
+def _prepare_ciphertexts(
+    engine: Engine,
+    round_: Round,
+    rng: SystemRandomness,
+    protocol: ModuleType,
+    upload: type[Message],
+    submit: Callable[[PartySecrets, Contribution], Message],
+) -> Prepared:
+    secrets, setup = leader_set_up(engine, round_, [protocol.parameters(round_)], rng)
     points = round_.forms[0].terms
-    made = [
-        paper_malicious.party_submit(engine, round_, secrets, round_.parties[0], _contribution(points, number), rng)
-        for number in range(DISTINCT_UPLOADS)
-    ]
+    made = [submit(secrets, _contribution(points, number)) for number in range(DISTINCT_UPLOADS)]
 
     def begin(keys: PublicSetup) -> Play:
-        aggregator = paper_malicious.Aggregator(engine, round_, keys, rng)
+        aggregator = protocol.Aggregator(engine, round_, keys, rng)
 
         def play(uploads: Iterator[bytes]) -> None:
             for data in uploads:
-                aggregator.receive(wire.decode(data, paper_malicious.CountShares, sender=AGGREGATOR))
+                aggregator.receive(wire.decode(data, upload, sender=AGGREGATOR))
             wire.encode(aggregator.result())
 
         return play
@@ -213,7 +212,7 @@ def _uniform(prime: int, count: int, rng: SystemRandomness) -> Residues:
     return residues(rng, prime, count)
 
 
-def _renamed(messages: list[Any], round_: Round) -> Callable[[], Iterator[bytes]]:
+def _renamed(messages: Sequence[Message], round_: Round) -> Callable[[], Iterator[bytes]]:
     """Give every party an upload, made when it is asked for."""
     fields = [{name: getattr(each, name) for name in each.__struct_fields__} for each in messages]
 
