@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
-from fheval.errors import CohortTooSmall
 from fheval.metrics.groups import (
     Decision,
     Rule,
     candidates,
     decide,
     has_others,
-    is_safe,
     large_groups,
-    require_safe_roster,
 )
 
 Sizes = dict[str, Counter[str]]
@@ -100,31 +96,3 @@ def test_every_named_group_is_published_or_said_to_be_suppressed(sizes: Sizes, r
     assert set(found.published) | set(found.suppressed) == named
     assert "" not in named
     assert not set(found.published) & set(found.suppressed)
-
-
-@settings(max_examples=300)
-@given(consortia, rules, st.data())
-def test_a_roster_is_refused_when_dropouts_leave_a_group_small(sizes: Sizes, rule: Rule, data: st.DataObject) -> None:
-    published = decision(sizes, rule).published
-    roster = data.draw(st.lists(st.sampled_from(sorted(sizes)), unique=True, min_size=1))
-    try:
-        require_safe_roster(published, declared(sizes, rule), others(sizes, rule), roster, rule)
-    except CohortTooSmall:
-        assert not is_safe(
-            published,
-            {party: declared(sizes, rule)[party] for party in roster},
-            {party: others(sizes, rule)[party] for party in roster},
-            rule,
-        )
-        return
-    present = {party: sizes[party] for party in roster}
-    assert all(is_large(people, rule) for people in reconstructible(present, published))
-
-
-def test_the_full_roster_is_always_accepted_for_what_was_decided() -> None:
-    rule = Rule(minimum_size=2, minimum_parties=2)
-    sizes = {"a": Counter(F=5, M=3), "b": Counter(F=9, M=2, X=1), "c": Counter(F=2, M=7)}
-    found = decision(sizes, rule)
-    require_safe_roster(found.published, declared(sizes, rule), others(sizes, rule), list(sizes), rule)
-    with pytest.raises(CohortTooSmall, match="dropped out"):
-        require_safe_roster(found.published, declared(sizes, rule), others(sizes, rule), ["b"], rule)

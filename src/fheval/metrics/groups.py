@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from fheval.counting import Table
-from fheval.errors import CohortTooSmall, ConfigError
+from fheval.errors import ConfigError
 
 DEFAULT_MINIMUM_SIZE = 20
 
@@ -110,19 +110,3 @@ def is_safe(
         return False
     outside = sum(any(group not in published for group in groups) for groups in declared.values())
     return outside >= rule.minimum_parties or not (outside or any(others.values()))
-
-
-def require_safe_roster(
-    published: Collection[str],
-    declared: Mapping[str, Collection[str]],
-    others: Mapping[str, bool],
-    roster: Collection[str],
-    rule: Rule,
-) -> None:
-    """Leader, before it speaks for the pads: refuse a roster from which too many dropped out for these groups."""
-    present = {party: declared[party] for party in roster}
-    if not is_safe(published, present, {party: others[party] for party in roster}, rule):
-        raise CohortTooSmall(
-            "So many parties dropped out that a group of this round would be too small. "
-            "Declare the groups again and run a new round."
-        )
