@@ -8,11 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from vault import kill_everywhere
 
 TESTS = Path(__file__).parents[1]
 
 
+@pytest.mark.slow
 def test_killed_at_every_ledger_write(folder: Path) -> None:
     done = subprocess.run(
         [sys.executable, kill_everywhere.__file__, str(folder)],

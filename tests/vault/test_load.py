@@ -44,10 +44,9 @@ def large_rows(trial: Trial) -> int:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="counts memory and files in /proc")
-@pytest.mark.parametrize(
-    "engine", ["clear", pytest.param("seal", marks=pytest.mark.slow)], ids=["plaintext", "real FHE"]
-)
+@pytest.mark.parametrize("engine", ["clear", "seal"], ids=["plaintext", "real FHE"])
 def test_two_hundred_rounds(consortium: Consortium, folder: Path, engine: str) -> None:
     consortium.sign(msgspec.structs.replace(RULES, releases_per_data_set=ROUNDS))
     chosen: Engine = ClearEngine() if engine == "clear" else load_engine(engine)
