@@ -255,7 +255,7 @@ def test_a_member_that_does_not_allow_a_model_stays_away(models: Trial, caplog: 
 def test_all_refuse_what_none_allows(
     models: Trial, caplog: pytest.LogCaptureFixture, question: dict[str, Any], reason: str
 ) -> None:
-    with pytest.raises(TransportError, match="the reason in the vault.s log"):
+    with pytest.raises(TransportError, match="the reason in the vault's log"):
         models.play(models.plan(question=Question(grid=Grid.even(5), **question)))
     assert reason in caplog.text
     assert not any(models.ledgers[name].history() for name in NAMES)

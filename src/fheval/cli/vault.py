@@ -23,8 +23,14 @@ from fheval.transports.vault.process import VaultFiles, run_vault
 
 app = typer.Typer(
     invoke_without_command=True,
-    epilog="Examples: fheval vault --kit ./kit --data scores.parquet  ·  fheval vault rounds --kit ./kit --json -",
+    epilog="Examples:\n\n"
+    "fheval vault --kit ./kit --data scores.parquet\n\n"
+    "fheval vault --kit ./kit --data scores.csv --score-column old=risk_2019 --score-column new=risk "
+    "--cluster-column patient_id\n\n"
+    "fheval vault rounds --kit ./kit --json -",
 )
+
+_COLUMNS = "What rounds may ask about"
 
 KitOption = Annotated[Path | None, typer.Option("--kit", metavar="KIT", help="The member's kit.", show_default=False)]
 StateOption = Annotated[
@@ -49,7 +55,12 @@ def vault(
             show_default=False,
         ),
     ] = None,
-    label_column: options.LabelColumn = None,
+    label_column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Column of the labels.", show_default="label, else y", rich_help_panel=_COLUMNS
+        ),
+    ] = None,
     score_column: Annotated[
         list[str] | None,
         typer.Option(
@@ -57,6 +68,7 @@ def vault(
             help="A column of scores that rounds may ask about, and what they call it if not by the column's name. "
             "Repeat for several models.",
             show_default="score, else s",
+            rich_help_panel=_COLUMNS,
         ),
     ] = None,
     class_: Annotated[
@@ -67,12 +79,16 @@ def vault(
             help="One label of several, and what rounds call it if not so; repeat for all. Its scores are in the "
             "column COLUMN_LABEL.",
             show_default="labels are 0 and 1",
+            rich_help_panel=_COLUMNS,
         ),
     ] = None,
     cluster_column: Annotated[
         str | None,
         typer.Option(
-            metavar="COLUMN", help="Column of clusters of rows, such as patients, that intervals may resample."
+            metavar="COLUMN",
+            help="Column of clusters of rows, such as patients, that intervals may resample.",
+            show_default=False,
+            rich_help_panel=_COLUMNS,
         ),
     ] = None,
     state: StateOption = None,
@@ -80,8 +96,8 @@ def vault(
 ) -> None:
     """Keep this party's keys and data, and answer rounds on a Unix socket, as the policy allows.
 
-    Rounds may ask about the columns that are named here and about no others.
-    Runs until it is told to stop; `status` and `rounds` look at its ledger, also while it runs.
+    Rounds may ask about the columns that are named here and about no others. It runs until it is told to stop; `status`
+    and `rounds` look at its ledger, also while it runs.
     """
     if context.invoked_subcommand is not None:
         if any((kit, data, label_column, score_column, class_, cluster_column, state, socket)):
