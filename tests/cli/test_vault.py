@@ -159,10 +159,12 @@ def test_two_models_among_processes(kits: Path, fheval: Session, folder: Path) -
     question = Question(
         grid=Grid.even(POINTS), models=("first", "second"), replicates=40, confidence=0.95, by_cluster=True
     )
-    with running(kits, *NAMES, options=[*options, "--cluster-column", "patient"]):
+    with running(kits, *NAMES, options=[*options, "--cluster-column", "patient"]) as vaults:
         assert play(kits, question).confirmed == NAMES
         with pytest.raises(CohortTooSmall):
             play(kits, Question(grid=Grid.even(POINTS), models=("first", "patient")))
+        log = stopped(vaults["cedar"])
+    assert "Rounds may ask about the models 'first', 'second', and clusters of rows." in log
     *_, found = fheval("vault", "rounds", "--kit", kits / "birch", "--json", "-").json()["rounds"]
     assert found["confidence"] == 0.95
     truth = {model: float(sum(counts[1:], counts[0]).auc()) for model, counts in pooled.items()}

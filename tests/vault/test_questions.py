@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,12 @@ from rich.console import Console
 
 from fheval.cli.vault_views import rounds_json, rounds_table
 from fheval.counting import Counts, Grid
-from fheval.errors import ConfigError, RemoteProtocolError, TransportError
+from fheval.errors import CohortTooSmall, ConfigError, RemoteProtocolError, TransportError
 from fheval.metrics.question import Question
+from fheval.secrets import SystemRandomness
 from fheval.transports.conductor import Exchange, drive
 from fheval.transports.vault.columns import AllowedColumns
+from fheval.transports.vault.data_set import DataSet
 from fheval.transports.vault.messages import Stage
 from vault.trial import NAMES, PADDED, PicksTheFirst, Trial, Wire
 
@@ -144,6 +147,17 @@ def test_every_class_against_the_rest_and_their_mean(classes: Trial) -> None:
     assert use.releases == 3
 
 
+def test_classes_of_a_model_without_a_name(tmp_path: Path) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_text("label,score_a,score_b\na,0.9,0.1\nb,0.3,0.7\na,0.2,0.8\n")
+    data = DataSet(path, AllowedColumns(classes={"a": "a", "b": "b"}))
+    data.check()
+    counted = data.count(Question(grid=Grid.even(5), classes=("b", "a")), SystemRandomness())
+    assert counted.samples == 3
+    # Positives, then twice the negatives: one b among three rows, then two a.
+    assert [(each.left[-1], each.right[-1]) for each in counted.contributions] == [(1, 4), (2, 2)]
+
+
 # Intervals
 
 
@@ -261,14 +275,24 @@ def test_all_refuse_what_none_allows(
     assert not any(models.ledgers[name].history() for name in NAMES)
 
 
+def test_too_few_are_left_because_one_refused(models: Trial) -> None:
+    models.columns["alder"] = AllowedColumns(label="died", models={"old": "v1"})
+    models.start("alder")
+    models.stop("hazel", "maple")
+    plan = models.plan(members=("alder", "birch", "cedar"), question=Question(grid=GRID, models=("new",)))
+    with pytest.raises(CohortTooSmall, match="Only 2 members answered .* The vault of alder refused"):
+        models.play(plan, rng=PicksTheFirst())
+
+
 ALLOWED = AllowedColumns(models={"old": "v1"}, classes={"well": "0", "flu": "1"})
 
 
 @pytest.mark.parametrize(
     ("question", "reason"),
     [
-        ({"models": ("old",)}, "names no classes, and this vault has 'well', 'flu'"),
-        ({"models": ("old",), "classes": ("well", "cold")}, "names the class 'cold'"),
+        ({"models": ("old",)}, "leaves out of this vault's classes: 'well', 'flu'"),
+        ({"models": ("old",), "classes": ("well", "cold")}, "leaves out of this vault's classes: 'flu'"),
+        ({"models": ("old",), "classes": ("well", "flu", "cold")}, "names the class 'cold'"),
         ({"models": ("old", ""), "classes": ("well", "flu")}, "names the model ''"),
         (
             {"classes": ("well", "flu"), "replicates": 40, "confidence": 0.95, "by_cluster": True},

@@ -37,6 +37,19 @@ class AllowedColumns:
         if len(self.classes) == 1:
             raise ConfigError("One class cannot be told from others. Name all classes.")
 
+    def in_words(self) -> str:
+        """What rounds may ask about, for the operator's eyes.
+
+        >>> AllowedColumns(models={"old": "risk_2019", "new": "risk"}, cluster="patient").in_words()
+        "the models 'old', 'new', and clusters of rows"
+        """
+        parts = [f"the models {_listed(self.models)}" if self.models else "one model"]
+        if self.classes:
+            parts.append(f"the classes {_listed(self.classes)}")
+        if self.cluster is not None:
+            parts.append("clusters of rows")
+        return ", and ".join(parts)
+
     def everything(self) -> TableColumns:
         """All columns that may ever be asked for."""
         return self._columns(self.models.values(), self.classes.values(), clusters=self.cluster is not None)
@@ -71,8 +84,10 @@ class AllowedColumns:
         return _translated("model", question.models, self.models, "--score-column")
 
     def _own_classes(self, question: Question) -> tuple[str, ...]:
-        if self.classes and not question.classes:
-            raise _refused(f"The question names no classes, and this vault has {_listed(self.classes)}")
+        # Asked about some of the classes, a vault would show by refusing whether it has rows of the others.
+        missing = [name for name in self.classes if name not in question.classes]
+        if missing:
+            raise _refused(f"The question leaves out of this vault's classes: {_listed(missing)}")
         return _translated("class", question.classes, self.classes, "--class")
 
 
