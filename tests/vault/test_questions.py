@@ -280,7 +280,7 @@ def test_too_few_are_left_because_one_refused(models: Trial) -> None:
     models.start("alder")
     models.stop("hazel", "maple")
     plan = models.plan(members=("alder", "birch", "cedar"), question=Question(grid=GRID, models=("new",)))
-    with pytest.raises(CohortTooSmall, match="Only 2 members answered .* The vault of alder refused"):
+    with pytest.raises(CohortTooSmall, match=r"Only 2 members answered .* The vault of alder refused"):
         models.play(plan, rng=PicksTheFirst())
 
 
