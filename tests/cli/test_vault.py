@@ -164,7 +164,7 @@ def test_two_models_among_processes(kits: Path, fheval: Session, folder: Path) -
         with pytest.raises(CohortTooSmall):
             play(kits, Question(grid=Grid.even(POINTS), models=("first", "patient")))
         log = stopped(vaults["cedar"])
-    assert "Rounds may ask about the models 'first', 'second', and clusters of rows." in log
+    assert "Rounds may ask about: models 'first', 'second'; clusters of rows." in log
     *_, found = fheval("vault", "rounds", "--kit", kits / "birch", "--json", "-").json()["rounds"]
     assert found["confidence"] == 0.95
     truth = {model: float(sum(counts[1:], counts[0]).auc()) for model, counts in pooled.items()}

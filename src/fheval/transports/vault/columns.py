@@ -41,14 +41,14 @@ class AllowedColumns:
         """What rounds may ask about, for the operator's eyes.
 
         >>> AllowedColumns(models={"old": "risk_2019", "new": "risk"}, cluster="patient").in_words()
-        "the models 'old', 'new', and clusters of rows"
+        "models 'old', 'new'; clusters of rows"
         """
-        parts = [f"the models {_listed(self.models)}" if self.models else "one model"]
+        parts = [f"models {_listed(self.models)}" if self.models else "one model, without a name"]
         if self.classes:
-            parts.append(f"the classes {_listed(self.classes)}")
+            parts.append(f"classes {_listed(self.classes)}")
         if self.cluster is not None:
             parts.append("clusters of rows")
-        return ", and ".join(parts)
+        return "; ".join(parts)
 
     def everything(self) -> TableColumns:
         """All columns that may ever be asked for."""
