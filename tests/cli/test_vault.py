@@ -9,17 +9,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cli.session import Session, command
-from fheval.counting import Grid, count_file
+from fheval.counting import Counts, Grid, count_file
 from fheval.engines import load_engine
-from fheval.errors import TransportError
+from fheval.errors import CohortTooSmall, TransportError
 from fheval.keys import verify
 from fheval.keys.authority import load_authority
 from fheval.metrics.question import Question
@@ -81,8 +82,8 @@ def greeted(path: Path, process: subprocess.Popen[str], challenge: bytes = bytes
 
 
 @contextmanager
-def running(kits: Path, *names: str) -> Iterator[dict[str, subprocess.Popen[str]]]:
-    processes = {name: start(kits, name) for name in names}
+def running(kits: Path, *names: str, options: Sequence[str] = ()) -> Iterator[dict[str, subprocess.Popen[str]]]:
+    processes = {name: start(kits, name, *options) for name in names}
     try:
         for name, process in processes.items():
             greeted(socket_of(kits, name), process)
@@ -101,12 +102,13 @@ def stopped(process: subprocess.Popen[str]) -> str:
     return log
 
 
-def play(kits: Path) -> Report:
+ONE_AUC = Question(grid=Grid.even(POINTS))
+
+
+def play(kits: Path, question: Question = ONE_AUC) -> Report:
     policy = load_authority(kits.parent).policy()
     assert policy is not None
-    plan = Plan(
-        members=NAMES, protocol="padded", engine="seal", question=Question(grid=Grid.even(POINTS)), precision=1e-4
-    )
+    plan = Plan(members=NAMES, protocol="padded", engine="seal", question=question, precision=1e-4)
 
     def exchange(asked: Exchange) -> dict[str, bytes]:
         return {name: ask(socket_of(kits, name), data) for name, data in asked.requests.items()}
@@ -140,6 +142,39 @@ def test_a_round_among_processes(kits: Path, fheval: Session) -> None:
     table = fheval("vault", "rounds", "--kit", kits / "birch").out
     assert f"auc {found['auc']:.4f}" in table
     assert "1 of 10 releases" in fheval("vault", "status", "--kit", kits / "birch").out
+
+
+def test_two_models_among_processes(kits: Path, fheval: Session, folder: Path) -> None:
+    pooled: dict[str, list[Counts]] = {"first": [], "second": []}
+    for seed, name in enumerate(NAMES):
+        draw = np.random.default_rng(seed)
+        labels = draw.integers(0, 2, 80)
+        scores = {model: np.clip(draw.normal(0.4 + 0.2 * labels, 0.2), 0, 1) for model in pooled}
+        rows = zip(labels, scores["first"], scores["second"], range(80), strict=True)
+        lines = "".join(f"{label},{one},{two},{row // 4}\n" for label, one, two, row in rows)
+        (folder / f"{name}.csv").write_text("sick,risk v1,second,patient\n" + lines)
+        for model, counts in pooled.items():
+            counts.append(Counts.from_scores(labels, scores[model], POINTS))
+    options = ["--label-column", "sick", "--score-column", "first=risk v1", "--score-column", "second"]
+    question = Question(
+        grid=Grid.even(POINTS), models=("first", "second"), replicates=40, confidence=0.95, by_cluster=True
+    )
+    with running(kits, *NAMES, options=[*options, "--cluster-column", "patient"]) as vaults:
+        assert play(kits, question).confirmed == NAMES
+        with pytest.raises(CohortTooSmall):
+            play(kits, Question(grid=Grid.even(POINTS), models=("first", "patient")))
+        log = stopped(vaults["cedar"])
+    assert "Rounds may ask about: models 'first', 'second'; clusters of rows." in log
+    *_, found = fheval("vault", "rounds", "--kit", kits / "birch", "--json", "-").json()["rounds"]
+    assert found["confidence"] == 0.95
+    truth = {model: float(sum(counts[1:], counts[0]).auc()) for model, counts in pooled.items()}
+    truth["first - second"] = truth["first"] - truth["second"]
+    assert [row["model"] for row in found["results"]] == list(truth)
+    for row in found["results"]:
+        assert row["value"] == pytest.approx(truth[row["model"]], abs=2e-4)
+        assert row["low"] < row["value"] < row["high"]
+        assert ("p_value" in row) == (row["model"] == "first - second")
+    assert "in brackets: 0.95 intervals" in " ".join(fheval("vault", "rounds", "--kit", kits / "birch").out.split())
 
 
 def test_hello_is_signed_for_the_challenge(kits: Path) -> None:
@@ -249,11 +284,18 @@ def test_data_that_others_can_read_are_pointed_out(kits: Path, folder: Path) -> 
         (["--kit", "KIT", "rounds"], "Give the options behind the command"),
         (["rounds", "--kit", "KIT"], "There is no ledger"),
         (["--kit", "KIT", "--data", "none.csv"], "cannot be opened"),
+        (["--class", "a", "rounds"], "Give the options behind the command"),
+        (["--kit", "KIT", "--data", "alder.csv", "--score-column", "other"], "no score column 'other'"),
+        (["--kit", "KIT", "--data", "alder.csv", "--cluster-column", "other"], "no cluster column 'other'"),
+        (["--kit", "KIT", "--data", "alder.csv", "--score-column", "a=score", "--score-column", "a=s"], "a twice"),
+        (["--kit", "KIT", "--data", "alder.csv", "--score-column", "=score"], "A model has no name"),
+        (["--kit", "KIT", "--data", "alder.csv", "--class", "a"], "Name all classes"),
         (["--kit", "nowhere", "--data", "none.csv"], "There is no directory"),
     ],
 )
 def test_bad_usage(kits: Path, fheval: Session, arguments: list[str], words: str) -> None:
-    done = fheval("vault", *(str(kits / "alder") if word == "KIT" else word for word in arguments))
+    meant = {"KIT": str(kits / "alder"), "alder.csv": str(kits.parents[1] / "alder.csv")}
+    done = fheval("vault", *(meant.get(word, word) for word in arguments))
     assert done.status == 2
     assert words in done.err
     assert "Traceback" not in done.err

@@ -102,6 +102,28 @@ def test_options_reach_the_order(fheval: Session, parties: Parties, carried: Car
     assert (order.members, order.timeout, order.minimum_cohort) == (("member-002", "member-000"), 7.0, 5)
 
 
+def test_models_classes_and_intervals_reach_the_question(
+    fheval: Session, parties: Parties, carried: Carried, tmp_path: Path
+) -> None:
+    options = ["--model", "old", "--score-column", "new", "--class", "well", "--class", "flu", "--class", "cold"]
+    options += ["--ci", "0.9", "--replicates", "50", "--by-cluster"]
+    assert evaluate(fheval, parties, tmp_path, *options).status == 0
+    question = Question.from_bytes(carried.orders[0].question)
+    assert (question.models, question.classes) == (("old", "new"), ("well", "flu", "cold"))
+    assert (question.confidence, question.replicates, question.by_cluster) == (0.9, 50, True)
+    # As many as `fheval evaluate` takes with intervals.
+    assert len(question.grid) == 100
+
+
+def test_values_and_their_range_reach_the_question(
+    fheval: Session, parties: Parties, carried: Carried, tmp_path: Path
+) -> None:
+    options = ["--metric", "mae", "--target-range", "0:120"]
+    assert evaluate(fheval, parties, tmp_path, *options).status == 0
+    question = Question.from_bytes(carried.orders[0].question)
+    assert (question.metrics, question.targets) == (("mae",), (0.0, 120.0))
+
+
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
@@ -110,6 +132,17 @@ def test_options_reach_the_order(fheval: Session, parties: Parties, carried: Car
         (["--precision", "2"], "--precision 2 is no width"),
         (["--metric", "magic"], "magic"),
         (["--json", "/nowhere/x.json"], "there is no directory /nowhere"),
+        (["--model", "a", "--model", "a"], "A model is named twice"),
+        (["--class", "a"], "Name all classes"),
+        (["--ci", "2"], "A confidence level of 2.0 makes no sense"),
+        (["--ci", "0.95", "--replicates", "30"], "30 resamples do not carry an interval of 0.95"),
+        (["--ci", "0.95", "--replicates", "1001", "--decision-points", "9"], "1001 resamples; 1000 are allowed"),
+        (["--ci", "0.95", "--decision-points", "1000"], "Ask for fewer decision points"),
+        (["--by-cluster"], "Give --ci LEVEL as well"),
+        (["--model", "a", "--model", "b", "--protocol", "paper-semi-honest"], "computes one AUC a round"),
+        (["--metric", "mae"], "target"),
+        (["--group-column", "sex"], "No such option"),
+        (["--release", "curve"], "No such option"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(

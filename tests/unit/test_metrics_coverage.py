@@ -33,7 +33,7 @@ LEVEL = 0.95
 DISTANCE = 1.2
 TRUTH = NormalDist().cdf(DISTANCE / 2**0.5)
 
-QUESTION = Question(grid=Grid.even(40), replicates=REPLICATES)
+QUESTION = Question(grid=Grid.even(40), replicates=REPLICATES, confidence=LEVEL)
 
 Rows = tuple[NDArray[np.int64], NDArray[np.float64]]
 

@@ -12,6 +12,7 @@ from fheval.errors import InputError
 from fheval.metrics.forms import auc_contribution
 from fheval.metrics.question import Question
 from fheval.secrets import SystemRandomness
+from fheval.transports.vault.columns import AllowedColumns
 from fheval.transports.vault.data_set import DataSet
 from vault.trial import write_scores
 
@@ -36,7 +37,7 @@ def test_it_counts_as_evaluate_does(file: Path) -> None:
 
 
 def test_other_metrics_and_resamples(file: Path) -> None:
-    question = Question(grid=Grid.even(11), metrics=("auc", "recall@0.5"), replicates=3)
+    question = Question(grid=Grid.even(11), metrics=("auc", "recall@0.5"), replicates=3, confidence=0.3)
     counted = DataSet(file).count(question, RNG)
     assert counted.samples == 60
     assert len(counted.contributions) == len(question.forms(1000)) == 8
@@ -52,7 +53,7 @@ def test_the_auc_is_the_same_counted_alone_or_among_others(file: Path) -> None:
 
 def test_resamples_are_drawn_anew_for_each_round(file: Path) -> None:
     data = DataSet(file)
-    question = Question(grid=Grid.even(11), replicates=1)
+    question = Question(grid=Grid.even(11), replicates=3, confidence=0.3)
     first, second = (data.count(question, RNG).contributions[1] for _ in range(2))
     assert not np.array_equal(first.right, second.right)
 
@@ -78,7 +79,7 @@ def test_a_changed_file_is_another_data_set(file: Path) -> None:
 def test_a_data_set_is_its_content(file: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.csv"
     copy.write_bytes(file.read_bytes())
-    assert DataSet(copy, score_column="score").fingerprint() == DataSet(file).fingerprint()
+    assert DataSet(copy, AllowedColumns(models={"risk": "score"})).fingerprint() == DataSet(file).fingerprint()
 
 
 def test_a_file_that_changes_while_it_is_read(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +100,7 @@ def test_a_file_that_changes_while_it_is_read(file: Path, monkeypatch: pytest.Mo
 def test_a_file_is_looked_at_before_any_round(file: Path, tmp_path: Path) -> None:
     DataSet(file).check()
     with pytest.raises(InputError, match="no label column"):
-        DataSet(file, label_column="sick").check()
+        DataSet(file, AllowedColumns(label="sick")).check()
     with pytest.raises(InputError, match="cannot be opened"):
         DataSet(tmp_path / "none.csv").check()
     (tmp_path / "empty.csv").write_text("label,score\n")

@@ -26,7 +26,10 @@ metrics = st.lists(st.sampled_from(["auc", "accuracy@0.5", "brier", "r2", "log-l
 questions = st.builds(
     lambda **fields: fields,
     metrics=metrics,
-    replicates=st.integers(0, 40),
+    replicates=st.sampled_from([0, 0, 4, 40, 1001]),
+    confidence=st.sampled_from([None, 0.5, 0.95]),
+    models=st.sampled_from([("",), ("", "old"), ("old",)]),
+    classes=st.sampled_from([(), ("0", "1")]),
     targets=st.sampled_from([None, (0.0, 1.0), (-1e9, 1e9)]),
     curve=st.booleans(),
     by_cluster=st.booleans(),

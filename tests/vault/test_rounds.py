@@ -43,7 +43,7 @@ def test_exchanges_after_the_set_up(trial: Trial, protocol: str, exchanges: int)
 
 
 def test_several_metrics_with_intervals_in_one_round(trial: Trial) -> None:
-    question = Question(grid=Grid.even(11), metrics=("auc", "accuracy@0.5", "brier"), replicates=5)
+    question = Question(grid=Grid.even(11), metrics=("auc", "accuracy@0.5", "brier"), replicates=5, confidence=0.5)
     trial.play(trial.plan("padded", question=question))
     verdict = trial.last("birch").verdict
     assert verdict is not None

@@ -22,6 +22,7 @@ from fheval.metrics.question import Question
 from fheval.protocols import default_precision
 from fheval.secrets import Randomness, SystemRandomness
 from fheval.transports.conductor import Conducting, Exchange, Plan, Report, conduct, drive, in_process
+from fheval.transports.vault.columns import AllowedColumns
 from fheval.transports.vault.core import VaultCore
 from fheval.transports.vault.data_set import DataSet
 from fheval.transports.vault.ledger import Ledger
@@ -76,6 +77,7 @@ class Trial:
     consortium: Consortium
     engine: Engine = CLEAR
     ending: str = ".csv"
+    columns: dict[str, AllowedColumns] = field(default_factory=dict)
     clock: Clock = field(default_factory=Clock)
     vaults: dict[str, VaultCore] = field(default_factory=dict)
     ledgers: dict[str, Ledger] = field(default_factory=dict)
@@ -103,8 +105,9 @@ class Trial:
             self.stop(name)
             kit = load_kit(self.consortium.path(name), now=self.clock.now)
             self.ledgers[name] = Ledger.open(self.ledger_path(name))
+            data = DataSet(self.data(name), self.columns.get(name))
             self.vaults[name] = VaultCore(
-                kit, self.ledgers[name], DataSet(self.data(name)), {self.engine.name: self.engine}, clock=self.clock
+                kit, self.ledgers[name], data, {self.engine.name: self.engine}, clock=self.clock
             )
 
     def stop(self, *names: str) -> None:

@@ -9,18 +9,22 @@ from typing import Annotated
 import msgspec
 import typer
 
-from fheval.cli import options
+from fheval.cli import asking, options
 from fheval.cli.options import Packing, ScoreKind
 from fheval.cli.output import check_target, write_json
 from fheval.cli.request import EXACT, chosen_grid, chosen_precision
+from fheval.counting import UNNAMED
 from fheval.errors import ConfigError
+from fheval.evaluation import default_points, require_batch_protocol
 from fheval.keys import AggregatorKit, load_aggregator_kit
 from fheval.metrics.question import Question
 from fheval.protocols import default_precision
+from fheval.secrets import SystemRandomness
 from fheval.transports.flower.evaluation import evaluate as carry_out
 from fheval.transports.flower.orders import Order, Summary
 from fheval.transports.flower.state import State
 from fheval.transports.flower.superlink import run_aggregator
+from fheval.transports.vault.terms import require_playable
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -59,8 +63,10 @@ def up(
 
 
 @app.command(
-    epilog="Examples: fheval aggregator evaluate --kit ./hub --state ./state  ·  "
-    "fheval aggregator evaluate --kit ./hub --state ./state --protocol padded-verified --precision exact --json -"
+    epilog="Examples:\n\n"
+    "fheval aggregator evaluate --kit ./hub --state ./state\n\n"
+    "fheval aggregator evaluate --kit ./hub --state ./state --protocol padded-verified --precision exact --json -\n\n"
+    "fheval aggregator evaluate --kit ./hub --state ./state --model old --model new --ci 0.95 --by-cluster"
 )
 def evaluate(
     kit: KitDirectory,
@@ -69,9 +75,13 @@ def evaluate(
     decision_points: options.DecisionPoints = None,
     grid: options.GridChoice = "even",
     score_kind: options.ScoreKindOption = ScoreKind.PROBABILITY,
-    metric: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="What is asked, such as auc or f1@0.3; repeat for more.")
-    ] = None,
+    metric: asking.Metrics = None,
+    model: asking.Models = None,
+    class_: asking.Classes = None,
+    ci: asking.Confidence = None,
+    replicates: asking.Replicates = asking.REPLICATES,
+    by_cluster: asking.ByCluster = False,
+    target_range: asking.TargetRange = None,
     precision: options.Precision = None,
     engine: options.EngineName = None,
     member: Annotated[
@@ -101,9 +111,19 @@ def evaluate(
     else:
         chosen = chosen_precision(precision)
         width = None if chosen == EXACT else float(chosen)
+    if by_cluster and ci is None:
+        raise ConfigError("--by-cluster says what an interval resamples. Give --ci LEVEL as well.")
     question = Question(
-        grid=chosen_grid(grid, decision_points, score_kind), metrics=tuple(metric) if metric else ("auc",)
+        grid=chosen_grid(grid, decision_points, score_kind, default_points(ci)),
+        metrics=tuple(metric or asking.DEFAULT_METRICS),
+        models=tuple(model or (UNNAMED,)),
+        classes=tuple(class_ or ()),
+        replicates=0 if ci is None else replicates,
+        by_cluster=by_cluster,
+        targets=asking.chosen_range(target_range),
+        confidence=ci,
     )
+    require_batch_protocol(question, protocol)
     order = Order(
         kit=str(kit.absolute()),
         members=_chosen_members(loaded, member),
@@ -119,11 +139,18 @@ def evaluate(
         timeout=timeout,
         patience=patience,
     )
+    _require_playable(order)
     summary = carry_out(State.at(state), order)
     if json_target is not None:
         write_json(json_target, msgspec.to_builtins(summary))
     else:
         _show(summary)
+
+
+def _require_playable(order: Order) -> None:
+    """Refuse at once what every vault would refuse, without saying why, after seconds."""
+    plan = order.plan(order.members, order.engine or "")
+    require_playable(plan.round(plan.members, plan.members[0], SystemRandomness()))
 
 
 def _chosen_members(kit: AggregatorKit, names: list[str] | None) -> tuple[str, ...]:

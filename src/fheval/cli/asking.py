@@ -55,6 +55,17 @@ ScoreColumns = Annotated[
         rich_help_panel=_COUNTING,
     ),
 ]
+Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        "--score-column",
+        metavar="NAME",
+        help="A model, as the members' vaults call it. Repeat for several.",
+        show_default="the only one",
+        rich_help_panel=_ASKED,
+    ),
+]
 Classes = Annotated[
     list[str] | None,
     typer.Option(
@@ -102,6 +113,14 @@ ClusterColumn = Annotated[
         metavar="NAME",
         help="Resample, and count in groups, whole clusters of rows, such as patients.",
         show_default=False,
+        rich_help_panel=_ASKED,
+    ),
+]
+ByCluster = Annotated[
+    bool,
+    typer.Option(
+        "--by-cluster",
+        help="Resample whole clusters of rows, such as patients; each member's vault knows its own column of them.",
         rich_help_panel=_ASKED,
     ),
 ]

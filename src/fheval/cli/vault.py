@@ -15,6 +15,7 @@ from fheval.cli.output import check_target, write_json
 from fheval.cli.vault_views import rounds_json, rounds_table, status_json, status_table
 from fheval.errors import ConfigError
 from fheval.keys import load_kit
+from fheval.transports.vault.columns import AllowedColumns
 from fheval.transports.vault.core import utc_now
 from fheval.transports.vault.data_set import DataSet
 from fheval.transports.vault.ledger import Ledger
@@ -22,8 +23,14 @@ from fheval.transports.vault.process import VaultFiles, run_vault
 
 app = typer.Typer(
     invoke_without_command=True,
-    epilog="Examples: fheval vault --kit ./kit --data scores.parquet  ·  fheval vault rounds --kit ./kit --json -",
+    epilog="Examples:\n\n"
+    "fheval vault --kit ./kit --data scores.parquet\n\n"
+    "fheval vault --kit ./kit --data scores.csv --score-column old=risk_2019 --score-column new=risk "
+    "--cluster-column patient_id\n\n"
+    "fheval vault rounds --kit ./kit --json -",
 )
+
+_COLUMNS = "What rounds may ask about"
 
 KitOption = Annotated[Path | None, typer.Option("--kit", metavar="KIT", help="The member's kit.", show_default=False)]
 StateOption = Annotated[
@@ -48,25 +55,66 @@ def vault(
             show_default=False,
         ),
     ] = None,
-    label_column: options.LabelColumn = None,
-    score_column: options.ScoreColumn = None,
+    label_column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Column of the labels.", show_default="label, else y", rich_help_panel=_COLUMNS
+        ),
+    ] = None,
+    score_column: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[MODEL=]COLUMN",
+            help="A column of scores that rounds may ask about, and what they call it if not by the column's name. "
+            "Repeat for several models.",
+            show_default="score, else s",
+            rich_help_panel=_COLUMNS,
+        ),
+    ] = None,
+    class_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--class",
+            metavar="[CLASS=]LABEL",
+            help="One label of several, and what rounds call it if not so; repeat for all. Its scores are in the "
+            "column COLUMN_LABEL.",
+            show_default="labels are 0 and 1",
+            rich_help_panel=_COLUMNS,
+        ),
+    ] = None,
+    cluster_column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column of clusters of rows, such as patients, that intervals may resample.",
+            show_default=False,
+            rich_help_panel=_COLUMNS,
+        ),
+    ] = None,
     state: StateOption = None,
     socket: SocketOption = None,
 ) -> None:
     """Keep this party's keys and data, and answer rounds on a Unix socket, as the policy allows.
 
-    Runs until it is told to stop; `status` and `rounds` look at its ledger, also while it runs.
+    Rounds may ask about the columns that are named here and about no others. It runs until it is told to stop; `status`
+    and `rounds` look at its ledger, also while it runs.
     """
     if context.invoked_subcommand is not None:
-        if any(each is not None for each in (kit, data, label_column, score_column, state, socket)):
+        if any((kit, data, label_column, score_column, class_, cluster_column, state, socket)):
             raise ConfigError(
                 f"Give the options behind the command: fheval vault {context.invoked_subcommand} --kit KIT"
             )
         return
     if kit is None or data is None:
         raise ConfigError("A vault needs --kit KIT and --data FILE. Give both.")
+    columns = AllowedColumns(
+        label=label_column,
+        models=_named("--score-column", score_column),
+        classes=_named("--class", class_),
+        cluster=cluster_column,
+    )
     _log_to_standard_error()
-    run_vault(VaultFiles.of(kit, state, socket), DataSet(data, label_column=label_column, score_column=score_column))
+    run_vault(VaultFiles.of(kit, state, socket), DataSet(data, columns))
 
 
 @app.command(epilog="Example: fheval vault status --kit ./kit")
@@ -96,6 +144,17 @@ def rounds(kit: KitOption = None, state: StateOption = None, json: options.Json 
         Console(highlight=False).print(rounds_table(history))
     else:
         write_json(json, rounds_json(history))
+
+
+def _named(option: str, texts: list[str] | None) -> dict[str, str]:
+    """Read `NAME=THING`, or a thing that goes by its own name."""
+    found: dict[str, str] = {}
+    for text in texts or ():
+        name, equals, thing = text.partition("=")
+        if name in found:
+            raise ConfigError(f"{option} names {name} twice. Name each once.")
+        found[name] = thing if equals else name
+    return found
 
 
 def _files(kit: Path | None, state: Path | None, socket: Path | None) -> VaultFiles:

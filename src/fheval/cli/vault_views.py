@@ -8,18 +8,18 @@ from typing import Any
 from rich import box
 from rich.console import RenderableType
 from rich.table import Table
+from rich.text import Text
 
+from fheval.evaluation import Row
+from fheval.evaluation.result import only_auc
 from fheval.evaluation.rows import result_rows
 from fheval.keys import Kit
 from fheval.metrics.question import Question
-from fheval.report.wording import decimals
+from fheval.report.account import number_in_words
 from fheval.transports.vault.ledger import Ledger
 from fheval.transports.vault.ledger_records import History
 from fheval.transports.vault.process import VaultFiles
 from fheval.transports.vault.verdict import Ending
-
-# Behind the intervals of a round with resamples.
-_LEVEL = 0.95
 
 _SHOWN_DIGITS = 8
 
@@ -68,17 +68,24 @@ def _round_json(each: History) -> dict[str, Any]:
     }
     if verdict is None or verdict.ending is not Ending.RELEASED:
         return content
-    level = _LEVEL if question.replicates else None
-    rows = result_rows(question, verdict.ratios, round_.precision, level)
+    rows = _rows(each)
     content |= {
         "verified": verdict.verified,
         "soundness_bits": verdict.soundness_bits,
         "hiding_bits": verdict.hiding_bits,
         "results": [row.to_dict() for row in rows],
     }
-    if question.metrics == ("auc",):
-        content["auc"] = rows[0].value
-    return content
+    if question.confidence is not None:
+        content["confidence"] = question.confidence
+    auc = only_auc(rows)
+    return content if auc is None else {**content, "auc": auc.value}
+
+
+def _rows(each: History) -> list[Row]:
+    """The numbers that a round released: finished, averaged and compared as `evaluate` does."""
+    if each.verdict is None or each.verdict.ending is not Ending.RELEASED:
+        return []
+    return result_rows(Question.from_bytes(each.round.question), each.verdict.ratios, each.round.precision)
 
 
 def status_table(found: Mapping[str, Any]) -> RenderableType:
@@ -100,14 +107,14 @@ def rounds_table(history: Sequence[History]) -> RenderableType:
         return "No round has come yet."
     table = Table("round", "began", "protocol", "parties", "state", "result", box=box.SIMPLE_HEAD)
     for each in history:
-        content = _round_json(each)
+        roster = each.round.parties if each.verdict is None else each.verdict.roster
         table.add_row(
             f"{each.round.id[:_SHOWN_DIGITS]}…",
             f"{each.began:%Y-%m-%d %H:%M}",
             each.round.protocol,
-            str(len(content["roster"] or each.round.parties)),
-            content["state"],
-            _results(content),
+            str(len(roster)),
+            _state(each),
+            _results(each),
         )
     return table
 
@@ -119,11 +126,18 @@ def _state(each: History) -> str:
     return "aborted" if each.aborted is not None else "open"
 
 
-def _results(content: Mapping[str, Any]) -> str:
-    places = decimals(content["protocol"], content["precision"])
-    shown = []
-    for row in content.get("results", ()):
-        value = "undefined" if row["value"] is None else f"{row['value']:.{places}f}"
-        shown.append(f"{row['metric']} {value}")
-    verified = " (verified)" if content.get("verified") else ""
-    return "\n".join(shown) + verified
+def _results(each: History) -> Text:
+    lines = [_line(each.round.protocol, row) for row in _rows(each)]
+    confidence = Question.from_bytes(each.round.question).confidence
+    if lines and confidence is not None:
+        lines.append(f"in brackets: {confidence:.4g} intervals")
+    verified = " (verified)" if each.verdict is not None and each.verdict.verified else ""
+    # Names of models may look like rich's markup.
+    return Text("\n".join(lines) + verified)
+
+
+def _line(protocol: str, row: Row) -> str:
+    number = number_in_words(protocol, row)
+    interval = f" [{number.interval}]" if number.interval else ""
+    remark = f", {number.remark}" if number.remark else ""
+    return f"{number.name} {number.value}{interval}{remark}"

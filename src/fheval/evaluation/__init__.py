@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from fheval.evaluation.data import PartyData
 from fheval.evaluation.result import Result, Row
-from fheval.evaluation.run import DEFAULT_DECISION_POINTS, default_points, evaluate
+from fheval.evaluation.run import DEFAULT_DECISION_POINTS, default_points, evaluate, require_batch_protocol
 
-__all__ = ["DEFAULT_DECISION_POINTS", "PartyData", "Result", "Row", "default_points", "evaluate"]
+__all__ = [
+    "DEFAULT_DECISION_POINTS",
+    "PartyData",
+    "Result",
+    "Row",
+    "default_points",
+    "evaluate",
+    "require_batch_protocol",
+]

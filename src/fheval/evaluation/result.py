@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -74,7 +75,7 @@ class Result:
     @property
     def auc(self) -> float:
         """The AUC, where the round gave one over all samples of one model."""
-        row = self._only_auc()
+        row = only_auc(self.results)
         if row is None or row.value is None:
             raise ConfigError("This result has no single AUC. Look into its rows, `results`.")
         return row.value
@@ -98,12 +99,14 @@ class Result:
         for name in ("hiding_bits", "confidence", "curves"):
             if not fields[name]:
                 del fields[name]
-        row = self._only_auc()
+        row = only_auc(self.results)
         return fields if row is None else {**fields, "auc": row.value}
 
-    def _only_auc(self) -> Row | None:
-        found = [row for row in self.results if row.metric == "auc" and row.label is None and row.group is None]
-        return found[0] if len(found) == 1 else None
+
+def only_auc(rows: Iterable[Row]) -> Row | None:
+    """The row of the AUC, where there is one over all samples of one model."""
+    found = [row for row in rows if row.metric == "auc" and row.label is None and row.group is None]
+    return found[0] if len(found) == 1 else None
 
 
 def _curve_fields(curve: Curve) -> dict[str, Any]:

@@ -24,12 +24,12 @@ Ratios = Sequence[Fraction | float | None]
 _Key = tuple[Spec, str, str | None, str | None]
 
 
-def result_rows(question: Question, ratios: Ratios, precision: float | None, level: float | None) -> list[Row]:
+def result_rows(question: Question, ratios: Ratios, precision: float | None) -> list[Row]:
     """All rows: the evaluations, the mean over classes, and with intervals the differences between models."""
     estimates = _with_averages(question, _finished(question, ratios, precision))
-    rows = [_row(question, key, key[1] or None, estimate, precision, level) for key, estimate in estimates.items()]
-    if level is not None:
-        rows += _differences(question, estimates, precision, level)
+    rows = [_row(question, key, key[1] or None, estimate, precision) for key, estimate in estimates.items()]
+    if question.confidence is not None:
+        rows += _differences(question, estimates, precision)
     return rows
 
 
@@ -66,15 +66,13 @@ def _with_averages(question: Question, estimates: Mapping[_Key, Estimate]) -> di
     return complete
 
 
-def _differences(
-    question: Question, estimates: Mapping[_Key, Estimate], precision: float | None, level: float
-) -> Iterator[Row]:
+def _differences(question: Question, estimates: Mapping[_Key, Estimate], precision: float | None) -> Iterator[Row]:
     for first, second in combinations(question.models, 2):
         for key, estimate in estimates.items():
             spec, model, label, group = key
             if model == first:
                 difference = estimate - estimates[spec, second, label, group]
-                yield _row(question, key, f"{first} - {second}", difference, precision, level, compared=True)
+                yield _row(question, key, f"{first} - {second}", difference, precision, compared=True)
 
 
 def _row(
@@ -83,7 +81,6 @@ def _row(
     model: str | None,
     estimate: Estimate,
     precision: float | None,
-    level: float | None,
     *,
     compared: bool = False,
 ) -> Row:
@@ -93,8 +90,8 @@ def _row(
     if not estimate.defined:
         return replace(row, error=f"{spec} is undefined: {spec.metric.undefined}.")
     low = high = None
-    if level is not None and estimate.lost < question.replicates:
-        low, high = estimate.interval(level)
+    if question.confidence is not None and estimate.lost < question.replicates:
+        low, high = estimate.interval(question.confidence)
     return replace(
         row,
         value=estimate.value,

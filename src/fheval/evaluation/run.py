@@ -17,7 +17,7 @@ from fheval.evaluation.rows import result_rows, suppressed_rows
 from fheval.evaluation.terms import CommonTerms, require_samples, round_result
 from fheval.metrics.forms import Contribution, auc_contribution
 from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE, Rule, group_sizes
-from fheval.metrics.intervals import DEFAULT_REPLICATES, require_enough
+from fheval.metrics.intervals import DEFAULT_REPLICATES
 from fheval.metrics.party import tally_party
 from fheval.metrics.question import Question
 from fheval.protocols import BATCH_PROTOCOLS, DEFAULT_PROTOCOL, declaration, default_precision, run_round
@@ -87,8 +87,6 @@ def evaluate(
     """
     if isinstance(parties, (str, bytes, Mapping)):
         raise ConfigError("The parties come as a list, one entry of labels and scores for each. Leave their names out.")
-    if ci is not None:
-        require_enough(ci, replicates)
     if release == "curve":
         require_allowed(allowed=allow_curves)
     question = Question(
@@ -101,8 +99,9 @@ def evaluate(
         targets=target_range,
         group_column=group_column,
         curve=release == "curve",
+        confidence=ci,
     )
-    _require_batch_protocol(question, protocol)
+    require_batch_protocol(question, protocol)
     if len(parties) < minimum_cohort:
         raise CohortTooSmall(
             f"There are {len(parties)} parties and the minimum cohort is {minimum_cohort}: a result would say too "
@@ -137,8 +136,8 @@ def evaluate(
         rng, engine=chosen.name, forms=question.forms(max_samples), precision=released, question=question.to_bytes()
     )
     outcome = _named(question, lambda: run_round(chosen, round_, contributions, rng, post))
-    rows = result_rows(question, outcome.ratios, released, ci) + suppressed_rows(question, suppressed)
-    return round_result(question, round_, outcome, post, rows, ci)
+    rows = result_rows(question, outcome.ratios, released) + suppressed_rows(question, suppressed)
+    return round_result(question, round_, outcome, post, rows)
 
 
 def default_points(ci: float | None) -> int:
@@ -161,8 +160,9 @@ def _is_plain_auc(question: Question, parties: Sequence[PartyData]) -> bool:
     return asked and not any(map(has_rows, parties))
 
 
-def _require_batch_protocol(question: Question, protocol: str) -> None:
-    if protocol not in BATCH_PROTOCOLS and question != Question(grid=question.grid):
+def require_batch_protocol(question: Question, protocol: str) -> None:
+    """Refuse to ask a protocol that computes one AUC for more."""
+    if protocol not in BATCH_PROTOCOLS and not question.is_one_auc:
         raise ConfigError(
             f"{protocol} computes one AUC a round. Use {' or '.join(BATCH_PROTOCOLS)} for other metrics, models, "
             "classes, groups and intervals."

@@ -47,7 +47,6 @@ def round_result(
     outcome: Outcome,
     post: InProcess,
     rows: Sequence[Row],
-    level: float | None = None,
     curves: Sequence[Curve] = (),
 ) -> Result:
     """Put together what came out and what it cost."""
@@ -61,7 +60,7 @@ def round_result(
         decision_points=len(question.grid),
         results=tuple(rows),
         precision="exact" if round_.precision is None else round_.precision,
-        confidence=level,
+        confidence=question.confidence,
         verified=outcome.verified,
         soundness_bits=outcome.soundness_bits,
         hiding_bits=outcome.hiding_bits,

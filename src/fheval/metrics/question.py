@@ -16,6 +16,7 @@ import msgspec
 from fheval.counting import UNNAMED, Grid
 from fheval.errors import ConfigError
 from fheval.metrics.forms import Form
+from fheval.metrics.intervals import require_enough
 from fheval.metrics.resampling import LARGEST_WEIGHT
 from fheval.metrics.specs import Spec, parse_spec
 from fheval.metrics.statistics import BinCounts, Calibration, Statistic
@@ -61,8 +62,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbi
     """The public request behind a round's forms.
 
     `classes` names the labels of a multi-class task, empty for labels 0 and 1. `groups` lists the values of
-    `group_column` whose results are released, beside those over all samples. `targets` is the range of true and
-    predicted values in a regression. `curve` asks for the global counts themselves instead of metrics.
+    `group_column` whose results are released, beside those over all samples. `replicates` resamples, of whole clusters
+    with `by_cluster`, are behind intervals of the level `confidence`. `targets` is the range of true and predicted
+    values in a regression. `curve` asks for the global counts themselves instead of metrics.
     """
 
     grid: Grid
@@ -75,12 +77,14 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbi
     by_cluster: bool = False
     targets: tuple[float, float] | None = None
     curve: bool = False
+    confidence: float | None = None
 
     def __post_init__(self) -> None:
         _check_lists(self)
         _check_classes(self)
         if not 0 <= self.replicates <= MOST_REPLICATES:
             raise QuestionError(f"{self.replicates} resamples make no sense. Use a number up to {MOST_REPLICATES}.")
+        _check_interval(self)
         if self.targets is not None and not -1e300 < self.targets[0] < self.targets[1] < 1e300:
             raise QuestionError(f"{self.targets} is no range of values. Give the lowest, then the highest.")
         if self.curve and (self.metrics != ("auc",) or self.replicates):
@@ -104,6 +108,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbi
     def to_bytes(self) -> bytes:
         """Describe the question canonically: equal questions give equal bytes."""
         return msgspec.msgpack.encode(self)
+
+    @property
+    def is_one_auc(self) -> bool:
+        """Whether one model's AUC over all samples is all that is asked for."""
+        return len(self.models) == 1 and self == Question(grid=self.grid, models=self.models)
 
     @property
     def specs(self) -> tuple[Spec, ...]:
@@ -173,6 +182,17 @@ def _check_lists(question: Question) -> None:
         raise QuestionError("A question needs at least one metric and one model.")
     if question.groups and question.group_column is None:
         raise QuestionError("Groups need a column that they are values of. Name the group column.")
+
+
+def _check_interval(question: Question) -> None:
+    if question.confidence is None:
+        if question.replicates:
+            raise QuestionError("Resamples are there for an interval. Name its level, such as 0.95.")
+        return
+    try:
+        require_enough(question.confidence, question.replicates)
+    except ConfigError as error:
+        raise QuestionError(str(error)) from error
 
 
 def _check_classes(question: Question) -> None:

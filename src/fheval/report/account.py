@@ -68,7 +68,7 @@ def account_of(result: Result, data: Sequence[str] = ()) -> Account:
         steps=steps_in_words(result),
         roles=_roles(result),
         caution=warning(result),
-        numbers=() if alone else tuple(_number(result, row) for row in result.results),
+        numbers=() if alone else tuple(number_in_words(result.protocol, row) for row in result.results),
     )
 
 
@@ -77,11 +77,12 @@ def is_one_auc(result: Result) -> bool:
     return [row.metric for row in result.results] == ["auc"] and result.confidence is None and not result.curves
 
 
-def _number(result: Result, row: Row) -> Number:
+def number_in_words(protocol: str, row: Row) -> Number:
+    """Tell about one number of a round, with the digits that mean something."""
     name = ", ".join(filter(None, (row.metric, row.model, row.label and f"class {row.label}", row.group)))
     if row.value is None:
         return Number(name, "none", remark=row.error or row.note or "")
-    digits = MOST_DECIMALS if row.precision is None else decimals(result.protocol, row.precision or "exact")
+    digits = MOST_DECIMALS if row.precision is None else decimals(protocol, row.precision or "exact")
     interval = "" if row.low is None or row.high is None else f"{row.low:.{digits}f} to {row.high:.{digits}f}"
     significance = None if row.p_value is None else f"p = {row.p_value:.2g}"
     return Number(name, f"{row.value:.{digits}f}", interval, "; ".join(filter(None, (significance, row.note))))

@@ -10,7 +10,7 @@ aggregator never has one. `drive` is the loop for a transport that can be called
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -143,7 +143,7 @@ def conduct(
     leaders = list(members)
     made: list[Attempt] = []
     for _ in range(attempts):
-        _require_cohort(plan, policy, members)
+        _require_cohort(plan, policy, members, made)
         leader = leaders[integer_below(rng, len(leaders))]
         round_ = plan.round(members, leader, rng)
         reused = keys if keys is not None and keys.suit(round_) else None
@@ -173,10 +173,11 @@ def conduct(
     )
 
 
-def _require_cohort(plan: Plan, policy: Policy, members: tuple[str, ...]) -> None:
+def _require_cohort(plan: Plan, policy: Policy, members: tuple[str, ...], made: Sequence[Attempt]) -> None:
     fewest = max(plan.minimum_cohort, policy.rules.minimum_cohort)
     if len(members) < fewest:
+        before = f" Before, {made[-1].failure}" if made else ""
         raise CohortTooSmall(
-            f"Only {len(members)} members answered and a round needs {fewest}. "
+            f"Only {len(members)} members answered and a round needs {fewest}.{before} "
             "Wait until more of them are there, then try again."
         )

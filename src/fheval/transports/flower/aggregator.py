@@ -13,9 +13,8 @@ from flwr.serverapp import Grid, ServerApp
 from fheval.engines import load_engine
 from fheval.errors import ConfigError, FhevalError
 from fheval.keys import load_aggregator_kit
-from fheval.metrics.question import Question
 from fheval.secrets import SystemRandomness
-from fheval.transports.conductor import Plan, Report, conduct, drive
+from fheval.transports.conductor import Report, conduct, drive
 from fheval.transports.flower.addresses import addresses
 from fheval.transports.flower.exchange import FlowerPost
 from fheval.transports.flower.orders import (
@@ -57,23 +56,11 @@ def carry_out(grid: Grid, state: State, order: Order) -> Summary:
     policy = load_aggregator_kit(Path(order.kit), now=datetime.now(timezone.utc)).policy
     nodes = addresses(grid, state.read_registry(), order.members, patience=order.patience, timeout=order.timeout)
     engine = load_engine(order.engine)
-    question = Question.from_bytes(order.question)
-    plan = Plan(
-        members=tuple(sorted(nodes)),
-        protocol=order.protocol,
-        engine=engine.name,
-        question=question,
-        precision=order.precision,
-        minimum_cohort=order.minimum_cohort,
-        max_samples=order.max_samples,
-        splits=order.splits,
-        runs=order.runs,
-        packing=order.packing,
-    )
+    plan = order.plan(tuple(sorted(nodes)), engine.name)
     post = FlowerPost(grid, nodes, order.timeout)
     report = drive(conduct(plan, policy, engine, SystemRandomness(), keys=kept_keys(state, policy=policy.hash())), post)
     keep_keys(state, report.keys, policy=policy.hash())
-    return summarise(order, report, post, decision_points=len(question.grid), seconds=time.monotonic() - start)
+    return summarise(order, report, post, decision_points=len(plan.question.grid), seconds=time.monotonic() - start)
 
 
 def summarise(order: Order, report: Report, post: FlowerPost, *, decision_points: int, seconds: float) -> Summary:

@@ -10,8 +10,9 @@ import msgspec
 from fheval.engines import Parameters
 from fheval.errors import FhevalError, LocalProtocolError
 from fheval.keys.files import replace_public
+from fheval.metrics.question import Question
 from fheval.protocols.round import PublicSetup
-from fheval.transports.conductor import EpochKeys
+from fheval.transports.conductor import EpochKeys, Plan
 from fheval.transports.flower.state import State
 from fheval.transports.vault.messages import Epoch
 
@@ -35,6 +36,21 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     packing: str
     timeout: float
     patience: float
+
+    def plan(self, members: tuple[str, ...], engine: str) -> Plan:
+        """What is asked, of those members that are there, with the engine that was loaded."""
+        return Plan(
+            members=members,
+            protocol=self.protocol,
+            engine=engine,
+            question=Question.from_bytes(self.question),
+            precision=self.precision,
+            minimum_cohort=self.minimum_cohort,
+            max_samples=self.max_samples,
+            splits=self.splits,
+            runs=self.runs,
+            packing=self.packing,
+        )
 
 
 class TriedRound(msgspec.Struct, frozen=True, kw_only=True):

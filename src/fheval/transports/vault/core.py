@@ -145,7 +145,7 @@ class VaultCore:
         now = self._clock()
         round_, epoch = _described(record, message)
         steps = self._steps
-        context = RoundContext.of(round_, epoch, check_round(steps.kit, round_, now=now))
+        context = RoundContext.of(round_, epoch, check_round(steps.kit, round_, self._data.columns, now=now))
         part = part_of(round_, self.name)
         advance(part, state_after(part, record.answered if record else ()), stage)
         answer = _step(steps, record, context, message, now)

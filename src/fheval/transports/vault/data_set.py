@@ -6,17 +6,18 @@ The file is read in chunks, so that its size does not matter, and read again onl
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from fheval.counting import UNNAMED, Chunk, Column, Table, count_file, read_chunks
+from fheval.counting import TableFile, count_file
 from fheval.errors import InputError
 from fheval.metrics.forms import Contribution, auc_contribution
 from fheval.metrics.party import tally_party
 from fheval.metrics.question import Question
-from fheval.secrets import Randomness
+from fheval.secrets import Randomness, derive, new_seed
+from fheval.transports.vault.columns import AllowedColumns
 
 # Most consortia ask the same few questions again and again.
 _KEPT_COUNTS = 8
@@ -37,21 +38,20 @@ class Counted:
 
 
 class DataSet:
-    """The file that a vault answers from."""
+    """The file that a vault answers from, and what of it."""
 
-    def __init__(self, path: Path, *, label_column: str | None = None, score_column: str | None = None) -> None:
+    def __init__(self, path: Path, columns: AllowedColumns | None = None) -> None:
         self.path = path
-        self._columns = {"label_column": label_column, "score_column": score_column}
+        self.columns = columns or AllowedColumns()
         self._version: _Version | None = None
         self._fingerprint = ""
         self._counts: OrderedDict[Question, Counted] = OrderedDict()
 
     def check(self) -> None:
-        """Refuse a file that cannot be read at all, or has no such columns, before any round asks."""
-        for chunk in self._chunks():
-            if len(chunk):
+        """Refuse a file that cannot be read at all, or lacks a column that is allowed, before any round asks."""
+        for table in TableFile(self.path, self.columns.everything()):
+            if len(table):
                 return
-        raise InputError(f"{self.path}: there are no rows. Give at least one label and score.")
 
     def fingerprint(self) -> str:
         """The SHA-256 of the file: data sets are told apart by content, not by name or column."""
@@ -64,7 +64,7 @@ class DataSet:
         return self._fingerprint
 
     def count(self, question: Question, rng: Randomness) -> Counted:
-        """Count the file for a question; `rng` draws the weights of resamples."""
+        """Count the file for a question that its columns allow; `rng` draws the weights of resamples."""
         data_set = self.fingerprint()
         if question in self._counts:
             self._counts.move_to_end(question)
@@ -80,14 +80,14 @@ class DataSet:
         return counted
 
     def _counted(self, question: Question, data_set: str, rng: Randomness) -> Counted:
-        if question == Question(grid=question.grid):
-            counts = count_file(self.path, question.grid, **self._columns)
+        own = self.columns.own_words(question)
+        if own.is_one_auc:
+            (score,) = own.models
+            counts = count_file(self.path, own.grid, label_column=self.columns.label, score_column=score or None)
             return Counted(data_set=data_set, samples=counts.samples, contributions=[auc_contribution(counts)])
-        tally = tally_party(question, map(_table, self._chunks()), rng)
+        weights = derive(new_seed(rng), "bootstrap", data_set)
+        tally = tally_party(own, TableFile(self.path, self.columns.of(own)), weights)
         return Counted(data_set=data_set, samples=tally.rows, contributions=tally.contributions())
-
-    def _chunks(self) -> Iterator[Chunk]:
-        return read_chunks(self.path, **self._columns)
 
     def _look(self) -> _Version:
         try:
@@ -109,12 +109,3 @@ class DataSet:
     def _require_unchanged(self, version: _Version) -> None:
         if self._look() != version:
             raise InputError(f"{self.path}: the file changed while it was read. Put new data beside it, then move it.")
-
-
-def _table(chunk: Chunk) -> Table:
-    return Table(
-        labels=Column(chunk.labels, chunk.labels_from),
-        scores={UNNAMED: (Column(chunk.scores, chunk.scores_from),)},
-        first_row=chunk.first_row,
-        first_line=chunk.first_line,
-    )

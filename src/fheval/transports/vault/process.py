@@ -64,6 +64,7 @@ def run_vault(files: VaultFiles, data: DataSet) -> None:
             stopped_by_signals(server, lambda: _reload(core, files.kit)),
         ):
             _log.info("The vault of %s listens on %s, policy version %d.", core.name, place, kit.policy.version)
+            _log.info("Rounds may ask about: %s.", data.columns.in_words())
             server.serve()
     _log.info("The vault of %s has stopped.", core.name)
 

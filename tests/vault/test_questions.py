@@ -1,0 +1,324 @@
+"""More than one AUC of a consortium: several models, classes, intervals; every member's file in its own words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from rich.console import Console
+
+from fheval.cli.vault_views import rounds_json, rounds_table
+from fheval.counting import Counts, Grid
+from fheval.errors import CohortTooSmall, ConfigError, RemoteProtocolError, TransportError
+from fheval.metrics.question import Question
+from fheval.secrets import SystemRandomness
+from fheval.transports.conductor import Exchange, drive
+from fheval.transports.vault.columns import AllowedColumns
+from fheval.transports.vault.data_set import DataSet
+from fheval.transports.vault.messages import Stage
+from vault.trial import NAMES, PADDED, PicksTheFirst, Trial, Wire
+
+GRID = Grid.even(25)
+CLASSES = ("well", "cold", "flu")
+ROWS_EACH = 5
+
+Columns = dict[str, NDArray[Any]]
+
+
+def study(seed: int, patients: int = 30) -> Columns:
+    """Rows of a party: a good model and a poor one, and each patient's rows all alike."""
+    draw = np.random.default_rng(seed)
+    label = draw.integers(0, 2, patients)
+    good = np.clip(draw.normal(0.3 + 0.4 * label, 0.25), 0, 1)
+    poor = np.clip(draw.normal(0.45 + 0.1 * label, 0.3), 0, 1)
+    kind = draw.integers(0, 3, patients)
+    noisy = draw.random((patients, 3)) + 0.8 * np.eye(3)[kind]
+    shares = noisy / noisy.sum(axis=1, keepdims=True)
+    alike = {"label": label, "new": good, "old": poor, "patient": np.arange(patients), "kind": kind}
+    columns = alike | {f"risk_{name}": shares[:, number] for number, name in enumerate(CLASSES)}
+    return {name: np.repeat(values, ROWS_EACH) for name, values in columns.items()}
+
+
+STUDIES = {name: study(seed) for seed, name in enumerate(NAMES)}
+
+
+def pooled(column: str, of: str | None = None) -> float:
+    """The AUC of a column over all members' rows; with a class, for telling it from the rest."""
+    labels = [each["label"] if of is None else each["kind"] == CLASSES.index(of) for each in STUDIES.values()]
+    scores = np.concatenate([each[column] for each in STUDIES.values()])
+    return Counts.from_scores(np.concatenate(labels).astype(int), scores, GRID).auc()
+
+
+def write(trial: Trial, name: str, columns: Mapping[str, NDArray[Any]]) -> None:
+    rows = zip(*(values.tolist() for values in columns.values()), strict=True)
+    lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]
+    trial.data(name).write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def models(trial: Trial) -> Trial:
+    """Vaults that allow two models and clusters; the first one's file has other names for everything."""
+    for name, rows in STUDIES.items():
+        write(trial, name, {each: rows[each] for each in ("label", "old", "new", "patient")})
+        trial.columns[name] = AllowedColumns(models={"old": "old", "new": "new"}, cluster="patient")
+    renamed = {"label": "died", "new": "v2", "old": "v1", "patient": "pid"}
+    write(trial, NAMES[0], {renamed[each]: STUDIES[NAMES[0]][each] for each in renamed})
+    trial.columns[NAMES[0]] = AllowedColumns(label="died", models={"new": "v2", "old": "v1"}, cluster="pid")
+    trial.start()
+    return trial
+
+
+@pytest.fixture
+def classes(trial: Trial) -> Trial:
+    """Vaults with three classes; the first one's file numbers them."""
+    for number, (name, rows) in enumerate(STUDIES.items()):
+        own = ("0", "1", "2") if number == 0 else CLASSES
+        shares = {f"risk_{label}": rows[f"risk_{each}"] for label, each in zip(own, CLASSES, strict=True)}
+        write(trial, name, {"label": np.array(own)[rows["kind"]]} | shares)
+        trial.columns[name] = AllowedColumns(models={"risk": "risk"}, classes=dict(zip(CLASSES, own, strict=True)))
+    trial.start()
+    return trial
+
+
+def asked(trial: Trial, protocol: str = "padded", **question: Any) -> list[dict[str, Any]]:
+    """The rows that every member holds after a round, all the same."""
+    report = trial.play(trial.plan(protocol, question=Question(grid=GRID, **question)))
+    assert report.confirmed == NAMES
+    found = [rounds_json([trial.last(name)])["rounds"][0]["results"] for name in NAMES]
+    assert all(each == found[0] for each in found)
+    rows: list[dict[str, Any]] = found[0]
+    return rows
+
+
+def row_of(rows: list[dict[str, Any]], **wanted: Any) -> dict[str, Any]:
+    (found,) = (row for row in rows if wanted.items() <= row.items())
+    return found
+
+
+# Several models
+
+
+@pytest.mark.parametrize("protocol", PADDED)
+def test_every_model_has_its_pooled_auc(models: Trial, protocol: str) -> None:
+    rows = asked(models, protocol, models=("old", "new"), metrics=("auc", "recall@0.5"))
+    assert [(row["metric"], row["model"]) for row in rows] == [
+        (metric, model) for metric in ("auc", "recall@0.5") for model in ("old", "new")
+    ]
+    for model in ("old", "new"):
+        assert row_of(rows, metric="auc", model=model)["value"] == pytest.approx(pooled(model), abs=1e-4)
+    use = models.last("cedar").use
+    assert use is not None
+    assert use.releases == 4
+
+
+@pytest.mark.parametrize("protocol", ["padded", "paper-semi-honest"])
+def test_one_model_of_two(models: Trial, protocol: str) -> None:
+    (row,) = asked(models, protocol, models=("new",))
+    assert row["value"] == pytest.approx(pooled("new"), abs=1e-4)
+    assert rounds_json([models.last("birch")])["rounds"][0]["auc"] == row["value"]
+
+
+def test_the_only_model_needs_no_name(models: Trial) -> None:
+    for name, column in zip(NAMES, ("v2", "new", "new", "new", "new"), strict=True):
+        models.columns[name] = AllowedColumns(label="died" if column == "v2" else None, models={"mine": column})
+    models.start()
+    (row,) = asked(models)
+    assert row["value"] == pytest.approx(pooled("new"), abs=1e-4)
+
+
+# Classes
+
+
+def test_every_class_against_the_rest_and_their_mean(classes: Trial) -> None:
+    rows = asked(classes, models=("risk",), classes=CLASSES)
+    assert [row["class"] for row in rows] == [*CLASSES, "macro"]
+    truth = {label: pooled(f"risk_{label}", of=label) for label in CLASSES}
+    for label, value in truth.items():
+        assert row_of(rows, **{"class": label})["value"] == pytest.approx(value, abs=1e-4)
+    mean = sum(truth.values()) / len(truth)
+    assert row_of(rows, **{"class": "macro"})["value"] == pytest.approx(mean, abs=1e-4)
+    assert "auc" not in rounds_json([classes.last("birch")])["rounds"][0]
+    use = classes.last("cedar").use
+    assert use is not None
+    assert use.releases == 3
+
+
+def test_classes_of_a_model_without_a_name(tmp_path: Path) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_text("label,score_a,score_b\na,0.9,0.1\nb,0.3,0.7\na,0.2,0.8\n")
+    data = DataSet(path, AllowedColumns(classes={"a": "a", "b": "b"}))
+    data.check()
+    counted = data.count(Question(grid=Grid.even(5), classes=("b", "a")), SystemRandomness())
+    assert counted.samples == 3
+    # Positives, then twice the negatives: one b among three rows, then two a.
+    assert [(each.left[-1], each.right[-1]) for each in counted.contributions] == [(1, 4), (2, 2)]
+
+
+# Intervals
+
+
+def width(row: Mapping[str, Any]) -> float:
+    return float(row["high"]) - float(row["low"])
+
+
+def pooled_width(column: str, level: float) -> float:
+    """How wide the interval is that the pooled rows give, drawn with replacement."""
+    draw = np.random.default_rng(5)
+    labels = np.concatenate([each["label"] for each in STUDIES.values()])
+    scores = np.concatenate([each[column] for each in STUDIES.values()])
+    chosen = [draw.integers(0, len(labels), len(labels)) for _ in range(400)]
+    aucs = [Counts.from_scores(labels[rows], scores[rows], GRID).auc() for rows in chosen]
+    low, high = np.quantile(aucs, [(1 - level) / 2, (1 + level) / 2])
+    return float(high - low)
+
+
+def test_intervals_and_the_difference_of_two_models(models: Trial) -> None:
+    rows = asked(models, models=("old", "new"), replicates=200, confidence=0.9)
+    for model in ("old", "new"):
+        row = row_of(rows, model=model)
+        assert row["value"] == pytest.approx(pooled(model), abs=1e-4)
+        assert row["low"] < row["value"] < row["high"]
+        # The ends of 200 resamples scatter: by about a tenth of the width.
+        assert width(row) == pytest.approx(pooled_width(model, 0.9), rel=0.5)
+    difference = row_of(rows, model="old - new")
+    assert difference["value"] == pytest.approx(pooled("old") - pooled("new"), abs=2e-4)
+    assert difference["low"] < difference["value"] < difference["high"] < 0
+    assert difference["p_value"] == pytest.approx(2 / 201)
+    use = models.last("cedar").use
+    assert use is not None
+    assert use.releases == 2
+
+
+def test_an_interval_over_patients_is_wider_than_one_over_their_rows(models: Trial) -> None:
+    """All rows of a patient are alike, so there is a fifth of the information in them."""
+    by_row, by_patient = (
+        width(asked(models, models=("new",), replicates=200, confidence=0.9, by_cluster=by_cluster)[0])
+        for by_cluster in (False, True)
+    )
+    assert by_patient / by_row == pytest.approx(np.sqrt(ROWS_EACH), rel=0.4)
+
+
+def test_the_table_and_the_json_show_intervals(models: Trial) -> None:
+    rows = asked(models, models=("old", "new"), replicates=40, confidence=0.9, by_cluster=True)
+    (found,) = rounds_json([models.last("maple")])["rounds"]
+    assert found["confidence"] == 0.9
+    console = Console(width=160)
+    with console.capture() as capture:
+        console.print(rounds_table([models.last("maple")]))
+    shown = capture.get()
+    new, difference = row_of(rows, model="new"), row_of(rows, model="old - new")
+    assert f"auc, new {new['value']:.4f} [{new['low']:.4f} to {new['high']:.4f}]" in shown
+    assert f"p = {difference['p_value']:.2g}" in shown
+    assert "in brackets: 0.9 intervals" in shown
+
+
+# Resamples are the vault's own, once a round
+
+
+def test_a_lost_upload_with_resamples_comes_again_with_the_same_bytes(models: Trial) -> None:
+    question = Question(grid=GRID, models=("old", "new"), replicates=40, confidence=0.95, by_cluster=True)
+    wire = Wire(models)
+
+    def exchange(asked: Exchange) -> dict[str, bytes]:
+        replies = wire(asked)
+        if asked.stage is Stage.SUBMIT:
+            # Once more to the same vaults, and once more after they were started again.
+            again = wire(asked)
+            models.start()
+            assert replies == again == wire(asked)
+        return replies
+
+    report = drive(models.conduct(models.plan(question=question)), exchange)
+    assert report.confirmed == NAMES
+
+
+def test_two_rounds_have_other_resamples(models: Trial) -> None:
+    asking: dict[str, Any] = {"models": ("new",), "replicates": 40, "confidence": 0.95}
+    first, second = (asked(models, "padded-verified", **asking)[0] for _ in range(2))
+    assert first["value"] == second["value"]
+    assert (first["low"], first["high"]) != (second["low"], second["high"])
+
+
+# What the operator did not allow
+
+
+def test_a_member_that_does_not_allow_a_model_stays_away(models: Trial, caplog: pytest.LogCaptureFixture) -> None:
+    models.columns["maple"] = AllowedColumns(models={"old": "old"})
+    models.start()
+    question = Question(grid=GRID, models=("old", "new"))
+    report = models.play(models.plan(question=question), rng=PicksTheFirst())
+    assert report.dropped == ("maple",)
+    assert "names the model 'new', and with --score-column this vault allows 'old'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("question", "reason"),
+    [
+        ({}, "names no model, and this vault has"),
+        ({"models": ("label",)}, "names the model 'label'"),
+        ({"models": ("v1",)}, "names the model 'v1'"),
+        ({"models": ("new",), "classes": ("0", "1")}, "names the class '0'"),
+        ({"models": ("new",), "group_column": "patient", "groups": ("1",)}, "asks for groups"),
+        ({"models": ("new",), "replicates": 1001, "confidence": 0.95}, "1001 resamples; 1000 are allowed"),
+    ],
+)
+def test_all_refuse_what_none_allows(
+    models: Trial, caplog: pytest.LogCaptureFixture, question: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(TransportError, match="the reason in the vault's log"):
+        models.play(models.plan(question=Question(grid=Grid.even(5), **question)))
+    assert reason in caplog.text
+    assert not any(models.ledgers[name].history() for name in NAMES)
+
+
+def test_too_few_are_left_because_one_refused(models: Trial) -> None:
+    models.columns["alder"] = AllowedColumns(label="died", models={"old": "v1"})
+    models.start("alder")
+    models.stop("hazel", "maple")
+    plan = models.plan(members=("alder", "birch", "cedar"), question=Question(grid=GRID, models=("new",)))
+    with pytest.raises(CohortTooSmall, match=r"Only 2 members answered .* The vault of alder refused"):
+        models.play(plan, rng=PicksTheFirst())
+
+
+ALLOWED = AllowedColumns(models={"old": "v1"}, classes={"well": "0", "flu": "1"})
+
+
+@pytest.mark.parametrize(
+    ("question", "reason"),
+    [
+        ({"models": ("old",)}, "leaves out of this vault's classes: 'well', 'flu'"),
+        ({"models": ("old",), "classes": ("well", "cold")}, "leaves out of this vault's classes: 'flu'"),
+        ({"models": ("old",), "classes": ("well", "flu", "cold")}, "names the class 'cold'"),
+        ({"models": ("old", ""), "classes": ("well", "flu")}, "names the model ''"),
+        (
+            {"classes": ("well", "flu"), "replicates": 40, "confidence": 0.95, "by_cluster": True},
+            "no --cluster-column",
+        ),
+    ],
+)
+def test_what_is_not_allowed_is_named(question: dict[str, Any], reason: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=reason):
+        ALLOWED.own_words(Question(grid=GRID, **question))
+
+
+def test_a_question_in_the_files_own_words() -> None:
+    own = ALLOWED.own_words(Question(grid=GRID, models=("old",), classes=("flu", "well")))
+    assert (own.models, own.classes) == (("v1",), ("1", "0"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ({"models": {"a": "x", "b": "x"}}, "Two names stand for one model"),
+        ({"models": {"": "x"}}, "A model has no name"),
+        ({"classes": {"a": "", "b": "y"}}, "A class has no name"),
+        ({"classes": {"a": "a"}}, "Name all classes"),
+    ],
+)
+def test_columns_that_cannot_be(columns: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        AllowedColumns(**columns)
