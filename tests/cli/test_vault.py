@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -29,6 +29,7 @@ from fheval.transports.conductor import Exchange, Plan, Report, conduct, drive
 from fheval.transports.vault.client import ask
 from fheval.transports.vault.messages import REFUSAL, Greeting, Hello, Reply, Stage, request
 from fheval.wire import decode
+from vault.requests import changed
 from vault.trial import write_scores
 
 NAMES = ("alder", "birch", "cedar")
@@ -105,13 +106,15 @@ def stopped(process: subprocess.Popen[str]) -> str:
 ONE_AUC = Question(grid=Grid.even(POINTS))
 
 
-def play(kits: Path, question: Question = ONE_AUC) -> Report:
+def play(
+    kits: Path, question: Question = ONE_AUC, meddle: Callable[[Stage, bytes], bytes] = lambda _, data: data
+) -> Report:
     policy = load_authority(kits.parent).policy()
     assert policy is not None
     plan = Plan(members=NAMES, protocol="padded", engine="seal", question=question, precision=1e-4)
 
     def exchange(asked: Exchange) -> dict[str, bytes]:
-        return {name: ask(socket_of(kits, name), data) for name, data in asked.requests.items()}
+        return {name: ask(socket_of(kits, name), meddle(asked.stage, data)) for name, data in asked.requests.items()}
 
     return drive(conduct(plan, policy, load_engine("seal"), SystemRandomness()), exchange)
 
@@ -136,6 +139,7 @@ def test_a_round_among_processes(kits: Path, fheval: Session) -> None:
                  count_file(kits.parents[1] / f"{NAMES[0]}.csv", POINTS)).auc()  # fmt: skip
     assert found["auc"] == pytest.approx(pooled, abs=1e-4)
     assert (found["state"], found["roster"], found["round"]) == ("released", list(NAMES), report.round.id)
+    assert found["checked"] == (report.round.leader == "birch")
     assert (state["member"], state["rounds"], state["released"]) == ("birch", 1, 1)
     assert [each["releases"] for each in state["data_sets"]] == [1]
     assert f"{found['auc']:.4f}" not in log
@@ -175,6 +179,30 @@ def test_two_models_among_processes(kits: Path, fheval: Session, folder: Path) -
         assert row["low"] < row["value"] < row["high"]
         assert ("p_value" in row) == (row["model"] == "first - second")
     assert "in brackets: 0.95 intervals" in " ".join(fheval("vault", "rounds", "--kit", kits / "birch").out.split())
+
+
+def test_vaults_that_check_results(kits: Path, fheval: Session) -> None:
+    """The second aggregator leaves out what they asked for."""
+
+    def leave_out(stage: Stage, data: bytes) -> bytes:
+        return changed(data, answer=None) if stage is Stage.BROADCAST else data
+
+    with running(kits, *NAMES, options=["--check-results"]) as vaults:
+        honest, lying = play(kits), play(kits, meddle=leave_out)
+        assert honest.confirmed == lying.confirmed == NAMES
+        shown = {name: fheval("vault", "rounds", "--kit", kits / name, "--json", "-").json() for name in NAMES}
+        table = fheval("vault", "rounds", "--kit", kits / NAMES[lying.round.leader == NAMES[0]]).out
+        status = fheval("vault", "status", "--kit", kits / NAMES[0], "--json", "-").json()
+        logs = {name: stopped(vaults[name]) for name in NAMES}
+    for name in NAMES:
+        first, second = shown[name]["rounds"]
+        assert (first["state"], first["checked"]) == ("released", True)
+        assert second["state"] == ("released" if name == lying.round.leader else "refused by check")
+        assert ("auc" in second) == (name == lying.round.leader)
+        assert ("left out the ciphertexts" in logs[name]) == (name != lying.round.leader)
+        assert "opens the ciphertexts of every result itself" in logs[name]
+    assert "refused by check" in table
+    assert [each["releases"] for each in status["data_sets"]] == [2]
 
 
 def test_hello_is_signed_for_the_challenge(kits: Path) -> None:
@@ -282,6 +310,7 @@ def test_data_that_others_can_read_are_pointed_out(kits: Path, folder: Path) -> 
         (["status"], "Name its kit"),
         (["rounds"], "Name its kit"),
         (["--kit", "KIT", "rounds"], "Give the options behind the command"),
+        (["--check-results", "rounds"], "Give the options behind the command"),
         (["rounds", "--kit", "KIT"], "There is no ledger"),
         (["--kit", "KIT", "--data", "none.csv"], "cannot be opened"),
         (["--class", "a", "rounds"], "Give the options behind the command"),

@@ -197,12 +197,13 @@ ratios = st.one_of(
 )
 verdicts = st.builds(
     Verdict,
-    ending=st.sampled_from(Ending),
+    ending=st.sampled_from([Ending.RELEASED, Ending.UNDEFINED, Ending.REFUSED]),
     roster=st.lists(st.sampled_from(NAMES), unique=True).map(tuple),
     ratios=st.lists(ratios, max_size=3).map(tuple),
     verified=st.sampled_from([None, True, False]),
     soundness_bits=st.one_of(st.none(), st.floats(0, 1000)),
     hiding_bits=st.one_of(st.none(), st.integers(0, 2**60)),
+    answer=st.sampled_from([b"", bytes(32)]),
 )
 
 

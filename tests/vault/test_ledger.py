@@ -8,6 +8,7 @@ from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from fheval.counting import Grid
@@ -20,7 +21,7 @@ from fheval.transports.vault.ledger import KEPT_ROUNDS, Ledger
 from fheval.transports.vault.ledger_records import Entry, Use
 from fheval.transports.vault.ledger_schema import _PERMANENT
 from fheval.transports.vault.messages import Epoch, Stage
-from fheval.transports.vault.verdict import Ending, Verdict
+from fheval.transports.vault.verdict import Ending, Verdict, verdict_from_bytes
 from keys_consortium import NOW
 from vault.trial import NAMES, Trial
 
@@ -62,7 +63,15 @@ def test_what_is_written_is_read(ledger: Ledger) -> None:
     round_ = a_round()
     ledger.record(entry(round_, use=Use(data_set="d", releases=2)), at=NOW)
     ratios = (Fraction(2, 3), None)
-    verdict = Verdict(ending=Ending.RELEASED, roster=("a", "b", "c"), ratios=ratios, verified=True, soundness_bits=92.0)
+    verdict = Verdict(
+        ending=Ending.RELEASED,
+        roster=("a", "b", "c"),
+        ratios=ratios,
+        verified=True,
+        soundness_bits=92.0,
+        answer=bytes(32),
+        checked=True,
+    )
     ledger.record(entry(round_, Stage.BROADCAST, verdict=verdict), at=NOW + timedelta(minutes=1))
     record = ledger.round(round_.id)
     assert record is not None
@@ -75,6 +84,12 @@ def test_what_is_written_is_read(ledger: Ledger) -> None:
     assert (found.began, found.ended) == (NOW, NOW + timedelta(minutes=1))
     assert found.use == Use(data_set="d", releases=2)
     assert ledger.reply(round_.id, Stage.BROADCAST) == b"reply to broadcast"
+
+
+def test_a_verdict_that_was_written_before_there_were_checks_is_read() -> None:
+    old = msgspec.msgpack.encode(["released", ["a", "b"], [["2", "3"]], None, None, 49])
+    verdict = Verdict(ending=Ending.RELEASED, roster=("a", "b"), ratios=(Fraction(2, 3),), hiding_bits=49)
+    assert verdict_from_bytes(old) == verdict
 
 
 def test_a_stage_has_one_answer(ledger: Ledger) -> None:
@@ -130,7 +145,10 @@ def test_releases_are_counted_from_submit_on(ledger: Ledger) -> None:
     assert ledger.releases("other") == 0
 
 
-@pytest.mark.parametrize(("ending", "left"), [(Ending.RELEASED, 1), (Ending.UNDEFINED, 1), (Ending.REFUSED, 0)])
+@pytest.mark.parametrize(
+    ("ending", "left"),
+    [(Ending.RELEASED, 1), (Ending.UNDEFINED, 1), (Ending.REFUSED, 0), (Ending.REFUSED_BY_CHECK, 1)],
+)
 def test_only_a_refused_answer_gives_releases_back(ledger: Ledger, ending: Ending, left: int) -> None:
     round_ = a_round()
     ledger.record(entry(round_, use=Use(data_set="d", releases=1)), at=NOW)

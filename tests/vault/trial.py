@@ -71,7 +71,7 @@ class Clock:
 
 @dataclass
 class Trial:
-    """The consortium, and the vaults that are running."""
+    """The consortium, and the vaults that are running; those of `checking` open results themselves."""
 
     folder: Path
     consortium: Consortium
@@ -81,6 +81,7 @@ class Trial:
     clock: Clock = field(default_factory=Clock)
     vaults: dict[str, VaultCore] = field(default_factory=dict)
     ledgers: dict[str, Ledger] = field(default_factory=dict)
+    checking: set[str] = field(default_factory=set)
 
     @property
     def policy(self) -> Policy:
@@ -107,7 +108,12 @@ class Trial:
             self.ledgers[name] = Ledger.open(self.ledger_path(name))
             data = DataSet(self.data(name), self.columns.get(name))
             self.vaults[name] = VaultCore(
-                kit, self.ledgers[name], data, {self.engine.name: self.engine}, clock=self.clock
+                kit,
+                self.ledgers[name],
+                data,
+                {self.engine.name: self.engine},
+                clock=self.clock,
+                check_results=name in self.checking,
             )
 
     def stop(self, *names: str) -> None:

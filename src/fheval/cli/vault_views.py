@@ -71,6 +71,7 @@ def _round_json(each: History) -> dict[str, Any]:
     rows = _rows(each)
     content |= {
         "verified": verdict.verified,
+        "checked": verdict.checked,
         "soundness_bits": verdict.soundness_bits,
         "hiding_bits": verdict.hiding_bits,
         "results": [row.to_dict() for row in rows],

@@ -24,6 +24,7 @@ from fheval.transports.vault.messages import (
     Result,
     SetUp,
     Stage,
+    Submission,
     Submit,
     request,
 )
@@ -80,6 +81,7 @@ class RoundInPlay:
         self.rng = rng
         self.records = policy.roster(round_.parties)
         self.claims: list[Claim] = []
+        self.want_answer: set[str] = set()
         # Where the keys are made in this very round; another epoch replaces it.
         self.context = RoundContext.of(round_, Epoch(id=round_.id, leader=round_.leader), self.records)
 
@@ -135,10 +137,13 @@ class RoundInPlay:
         for party in self.round.parties:
             try:
                 reply = self.context.open_reply(replies[party], party, Stage.SUBMIT)
-                aggregator.receive(wire.decode(reply.body, self.roles.upload, sender=party))
+                submission = wire.decode(reply.body, Submission, sender=party)
+                aggregator.receive(wire.decode(submission.upload, self.roles.upload, sender=party))
             except (KeyError, RemoteProtocolError, EngineError):
                 continue
             self.claims.append(self.context.claim(reply))
+            if submission.wants_answer:
+                self.want_answer.add(party)
         return frozenset(self.round.parties) - set(self.roster)
 
     def require_enough(self, silent: frozenset[str], reused: bool) -> None:
@@ -166,8 +171,11 @@ class RoundInPlay:
             # The leader may have opened the answer: asking again costs less than one more release of the data.
             replies = yield asked
         self.good(replies, leader, Stage.RESULT)
-        verdict = Broadcast(round=round_id, verdict=replies[leader])
-        replies = yield self.exchange(Stage.BROADCAST, dict.fromkeys(self.roster, verdict))
+        told = Broadcast(round=round_id, verdict=replies[leader])
+        shown = Broadcast(round=round_id, verdict=replies[leader], answer=answer)
+        replies = yield self.exchange(
+            Stage.BROADCAST, {party: shown if party in self.want_answer else told for party in self.roster}
+        )
         return self.confirmed(replies, Stage.BROADCAST)
 
     def finish_paper(self, aggregator: Any) -> Step:

@@ -59,7 +59,10 @@ def utc_now() -> datetime:
 
 
 class VaultCore:
-    """One member's vault. Thread-safe; one request at a time."""
+    """One member's vault. Thread-safe; one request at a time.
+
+    With `check_results` it asks for the ciphertexts of every result, and accepts none that it did not open itself.
+    """
 
     def __init__(
         self,
@@ -70,6 +73,7 @@ class VaultCore:
         *,
         rng: Randomness | None = None,
         clock: Callable[[], datetime] = utc_now,
+        check_results: bool = False,
     ) -> None:
         self.name = kit.identity.name
         self._ledger = ledger
@@ -77,6 +81,7 @@ class VaultCore:
         self._engines = engines
         self._rng = rng or SystemRandomness()
         self._clock = clock
+        self._check_results = check_results
         self._lock = Lock()
         self._steps = self._steps_with(kit)
 
@@ -89,7 +94,7 @@ class VaultCore:
 
     def _steps_with(self, kit: Kit) -> Steps:
         self._ledger.use_policy(kit.policy.version, kit.policy.hash(), at=self._clock())
-        return Steps(kit, self._ledger, self._data, self._engines, self._rng)
+        return Steps(kit, self._ledger, self._data, self._engines, self._rng, check_results=self._check_results)
 
     def handle(self, data: bytes) -> bytes:
         """Answer one request, or refuse it in the one way there is."""
@@ -165,6 +170,8 @@ class VaultCore:
             at=now,
         )
         _log.info("Round %s, stage %s: answered%s.", round_.id, stage.value, _ended(answer))
+        if answer.complaint is not None:
+            _log.warning("Round %s: the result was not accepted. %s", round_.id, answer.complaint)
         return reply
 
     def _greeting(self, message: Hello) -> bytes:
@@ -244,9 +251,10 @@ def _ended(answer: Answer) -> str:
     if answer.verdict is None:
         return ""
     return {
-        Ending.RELEASED: "; a result was released",
+        Ending.RELEASED: "; a result was released" + (", and checked" if answer.verdict.checked else ""),
         Ending.UNDEFINED: "; the metric is undefined",
         Ending.REFUSED: "; the aggregator's answer was refused",
+        Ending.REFUSED_BY_CHECK: "; the leader's word did not stand up to this vault's own check",
     }[answer.verdict.ending]
 
 

@@ -180,7 +180,8 @@ class Ledger:
         """How many releases a data set has had, or may have had.
 
         A release counts from the moment the party's counts leave the vault, because from then on nothing that the
-        party does prevents it. It is given back when the leader says that the aggregator's answer was refused.
+        party does prevents it. It is given back when the leader says that the aggregator's answer was refused, unless
+        this party's own check speaks against the leader's word: then others may have got a result.
         """
         row = self._row(
             "SELECT COALESCE(SUM(releases), 0) FROM uses LEFT JOIN endings USING (round) "

@@ -90,10 +90,14 @@ class Result(Message, frozen=True, kw_only=True):
 
 
 class Broadcast(Message, frozen=True, kw_only=True):
-    """To every party of a padded round: the leader's reply to `result`, as it came."""
+    """To every party of a padded round: the leader's reply to `result`, as it came.
+
+    `answer` is for those who asked for it when they submitted: what the leader was given to open.
+    """
 
     round: str
     verdict: bytes
+    answer: Blob | None = None
 
 
 # Replies
@@ -124,6 +128,13 @@ class KeySetUp(Message, frozen=True, kw_only=True):
     public: PublicSetup
     box: Blob
     bundles: dict[str, bytes]
+
+
+class Submission(Message, frozen=True, kw_only=True):
+    """Answers `submit`: the protocol's own upload, and whether this party wants to open the answer itself."""
+
+    upload: Blob
+    wants_answer: bool
 
 
 class SealedVerdict(Message, frozen=True, kw_only=True):

@@ -44,7 +44,7 @@ class VaultFiles:
         return self.state / "ledger.sqlite"
 
 
-def run_vault(files: VaultFiles, data: DataSet) -> None:
+def run_vault(files: VaultFiles, data: DataSet, *, check_results: bool = False) -> None:
     """Serve until SIGTERM or SIGINT; whatever cannot be used is refused before anybody can connect."""
     keep_memory_private()
     log_kinds_only()
@@ -57,7 +57,8 @@ def run_vault(files: VaultFiles, data: DataSet) -> None:
         load_engine()  # says why none loads
     _make_private(files.state)
     with Ledger.open(files.ledger) as ledger:
-        core = VaultCore(kit, ledger, data, {name: load_engine(name) for name in names})
+        engines = {name: load_engine(name) for name in names}
+        core = VaultCore(kit, ledger, data, engines, check_results=check_results)
         with (
             _listener(files.socket) as (listener, place),
             VaultServer(core.handle, listener) as server,
@@ -65,6 +66,8 @@ def run_vault(files: VaultFiles, data: DataSet) -> None:
         ):
             _log.info("The vault of %s listens on %s, policy version %d.", core.name, place, kit.policy.version)
             _log.info("Rounds may ask about: %s.", data.columns.in_words())
+            if check_results:
+                _log.info("It opens the ciphertexts of every result itself.")
             server.serve()
     _log.info("The vault of %s has stopped.", core.name)
 

@@ -6,15 +6,16 @@ Nothing here writes, and nothing here decides whether a stage was answered befor
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from fheval import wire
 from fheval.engines import Engine
 from fheval.errors import ConfigError, FhevalError, RemoteProtocolError, UndefinedMetric
 from fheval.keys import Kit
-from fheval.protocols.round import AGGREGATOR, PartySecrets
+from fheval.protocols.round import AGGREGATOR, PartySecrets, Round
 from fheval.secrets import Randomness
+from fheval.transports.vault.checking import digest_of, party_check
 from fheval.transports.vault.context import RoundContext
 from fheval.transports.vault.data_set import DataSet
 from fheval.transports.vault.epoch import EpochBytes, make_keys
@@ -25,9 +26,11 @@ from fheval.transports.vault.messages import (
     Broadcast,
     Pads,
     Receipt,
+    Reply,
     Result,
     SealedVerdict,
     Stage,
+    Submission,
     Submit,
 )
 from fheval.transports.vault.roles import PaddedRoles, roles_of
@@ -41,25 +44,39 @@ _FAILURES = (FhevalError, ArithmeticError, LookupError, RuntimeError, TypeError,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a stage gives: the content of the reply, and notes for the ledger."""
+    """What a stage gives: the content of the reply, notes for the ledger, and a complaint for the log."""
 
     body: Message
     keys: EpochBytes | None = None
     roster: tuple[str, ...] | None = None
     use: Use | None = None
     verdict: Verdict | None = field(default=None, repr=False)
+    complaint: str | None = None
 
 
 class Steps:
-    """A member's part in rounds, with its own kit, data and engines; reads the ledger."""
+    """A member's part in rounds, with its own kit, data and engines; reads the ledger.
 
-    def __init__(self, kit: Kit, ledger: Ledger, data: DataSet, engines: Mapping[str, Engine], rng: Randomness) -> None:
+    With `check_results` it opens the answer of every padded round itself, and does not rely on the leader's word.
+    """
+
+    def __init__(
+        self,
+        kit: Kit,
+        ledger: Ledger,
+        data: DataSet,
+        engines: Mapping[str, Engine],
+        rng: Randomness,
+        *,
+        check_results: bool = False,
+    ) -> None:
         self.kit = kit
         self.me = kit.identity.name
         self._ledger = ledger
         self._data = data
         self._engines = engines
         self._rng = rng
+        self._check_results = check_results
         self._keyring = Keyring(kit, ledger)
 
     def set_up(self, context: RoundContext, *, now: datetime) -> Answer:
@@ -84,7 +101,8 @@ class Steps:
         # As many as are there already, and all but the last of this round's own.
         self.kit.policy.check_release(self._ledger.releases(counted.data_set) + releases - 1)
         upload = roles_of(round_).submit(engine, round_, secrets, self.me, counted.contributions, self._rng)
-        return Answer(body=upload, keys=sealed, use=Use(data_set=counted.data_set, releases=releases))
+        body = Submission(upload=wire.encode(upload), wants_answer=self._wants_answer(round_))
+        return Answer(body=body, keys=sealed, use=Use(data_set=counted.data_set, releases=releases))
 
     def pads(self, context: RoundContext, message: Pads, *, now: datetime) -> Answer:
         """Leader: speak for the pads of those who really uploaded."""
@@ -112,11 +130,15 @@ class Steps:
         return Answer(body=Receipt(round=round_.id), roster=roster, verdict=verdict)
 
     def broadcast(self, context: RoundContext, message: Broadcast, *, now: datetime) -> Answer:
-        """Party: read what the leader found, signed by it for this very round."""
+        """Party: read what the leader found, signed by it for this very round, and check it if this vault said so.
+
+        The reply has one form, whatever the check finds.
+        """
         round_ = context.round
         reply = context.open_reply(message.verdict, round_.leader, Stage.RESULT)
         sealed = wire.decode(reply.body, SealedVerdict, sender=round_.leader)
-        verdict = party_unseal(round_, self._keyring.secrets(context, now=now), sealed)
+        secrets = self._keyring.secrets(context, now=now)
+        verdict = party_unseal(round_, secrets, sealed)
         round_.require_cohort(verdict.roster)
         if self.me not in verdict.roster:
             raise RemoteProtocolError(
@@ -124,18 +146,40 @@ class Steps:
                 step=Stage.BROADCAST.value,
                 culprit=round_.leader,
             )
-        # The leader noted its verdict when it opened the answer.
-        return Answer(body=Receipt(round=round_.id), verdict=None if self.me == round_.leader else verdict)
+        receipt = Receipt(round=round_.id)
+        if self.me == round_.leader:
+            # It noted its verdict when it opened the answer.
+            return Answer(body=receipt)
+        if not self._asked_for_answer(round_):
+            return Answer(body=receipt, verdict=verdict)
+        done = party_check(
+            verdict, message.answer, lambda answer: self._opened(context, secrets, verdict.roster, answer)
+        )
+        return Answer(body=receipt, verdict=done.verdict, complaint=done.complaint)
+
+    def _wants_answer(self, round_: Round) -> bool:
+        """In the paper's protocols every party opens the answer, in the padded ones the leader: they need not ask."""
+        return self._check_results and isinstance(roles_of(round_), PaddedRoles) and self.me != round_.leader
+
+    def _asked_for_answer(self, round_: Round) -> bool:
+        """What this vault said when it submitted, even if it was started again with other options since."""
+        reply = self._ledger.reply(round_.id, Stage.SUBMIT)
+        if reply is None:
+            # Several rounds came in between, and what was sent is no longer kept.
+            return self._wants_answer(round_)
+        body = wire.decode(reply, Reply, sender=self.me).body
+        return wire.decode(body, Submission, sender=self.me).wants_answer
 
     def _opened(self, context: RoundContext, secrets: PartySecrets, roster: tuple[str, ...], answer: bytes) -> Verdict:
         round_ = context.round
         try:
             outcome = roles_of(round_).open(self._engine(context), round_, secrets, roster, answer)
-            return Verdict.released(outcome)
+            verdict = Verdict.released(outcome)
         except UndefinedMetric:
-            return Verdict(ending=Ending.UNDEFINED, roster=roster)
+            verdict = Verdict(ending=Ending.UNDEFINED, roster=roster)
         except _FAILURES:
-            return Verdict(ending=Ending.REFUSED, roster=roster)
+            verdict = Verdict(ending=Ending.REFUSED, roster=roster)
+        return replace(verdict, answer=digest_of(answer), checked=True)
 
     def _engine(self, context: RoundContext) -> Engine:
         name = context.round.engine

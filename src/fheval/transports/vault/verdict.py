@@ -6,7 +6,7 @@ result nor whether there is one: a rejected answer looks like an accepted one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 
@@ -28,16 +28,21 @@ _FIXED_BYTES = 256
 
 
 class Ending(str, Enum):
-    """How a round ended for the parties."""
+    """How a round ended for a party. The last one is never the leader's: a party's own check spoke against it."""
 
     RELEASED = "released"
     UNDEFINED = "undefined"
     REFUSED = "refused"
+    REFUSED_BY_CHECK = "refused by check"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the parties hold at the end: the ratios that were released, or none. It does not print them."""
+    """What a party holds at the end: the ratios that were released, or none. It does not print them.
+
+    `answer` is the digest of the aggregator's answer, as it was opened; `checked` whether the holder of this verdict
+    opened it itself, and does not rely on the leader's word.
+    """
 
     ending: Ending
     roster: tuple[str, ...]
@@ -45,6 +50,8 @@ class Verdict:
     verified: bool | None = None
     soundness_bits: float | None = None
     hiding_bits: int | None = None
+    answer: bytes = b""
+    checked: bool = False
 
     @classmethod
     def released(cls, outcome: Outcome) -> Verdict:
@@ -69,6 +76,9 @@ class _Plain(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     verified: bool | None
     soundness_bits: float | None
     hiding_bits: int | None
+    # What was written before there were checks has neither.
+    answer: bytes = b""
+    checked: bool = False
 
 
 def verdict_to_bytes(verdict: Verdict) -> bytes:
@@ -100,7 +110,11 @@ def party_unseal(round_: Round, secrets: PartySecrets, message: SealedVerdict) -
     try:
         filled = _cipher(round_, secrets).decrypt(message.nonce, message.sealed, round_.digest())
         length = int.from_bytes(filled[:_LENGTH_BYTES], "big")
-        return verdict_from_bytes(filled[_LENGTH_BYTES : _LENGTH_BYTES + length])
+        told = verdict_from_bytes(filled[_LENGTH_BYTES : _LENGTH_BYTES + length])
+        if told.ending is Ending.REFUSED_BY_CHECK:
+            raise ValueError("a leader has nothing to check")
+        # The leader opened the answer, and this party has not.
+        return replace(told, checked=False)
     except (InvalidTag, msgspec.DecodeError, ValueError, ZeroDivisionError):
         raise RemoteProtocolError(
             "The sealed verdict was altered or belongs to another round. Ask the leader to send it again.",
@@ -113,7 +127,16 @@ def _plain(verdict: Verdict) -> _Plain:
     ratios = tuple(
         None if ratio is None else (str(ratio.numerator), str(ratio.denominator)) for ratio in verdict.ratios
     )
-    return _Plain(verdict.ending, verdict.roster, ratios, verdict.verified, verdict.soundness_bits, verdict.hiding_bits)
+    return _Plain(
+        verdict.ending,
+        verdict.roster,
+        ratios,
+        verdict.verified,
+        verdict.soundness_bits,
+        verdict.hiding_bits,
+        verdict.answer,
+        verdict.checked,
+    )
 
 
 def _verdict(plain: _Plain) -> Verdict:
@@ -125,6 +148,8 @@ def _verdict(plain: _Plain) -> Verdict:
         verified=plain.verified,
         soundness_bits=plain.soundness_bits,
         hiding_bits=plain.hiding_bits,
+        answer=plain.answer,
+        checked=plain.checked,
     )
 
 
