@@ -211,13 +211,14 @@ def test_a_wrong_answer_is_refused_by_all_and_the_aggregator_sees_no_difference(
     assert sizes(lying) == sizes(honest)
 
 
-def test_what_was_refused_is_no_release(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_refused_counts_as_a_release(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the aggregator could tell, by how many rounds are still answered, which of its answers were accepted."""
     data_set = DataSet(trial.data("hazel")).fingerprint()
     trial.play(trial.plan("padded-verified"))
     assert trial.ledgers["hazel"].releases(data_set) == 1
     adds_one_upload_twice(monkeypatch, "padded-verified")
     trial.play(trial.plan("padded-verified"))
-    assert trial.ledgers["hazel"].releases(data_set) == 1
+    assert trial.ledgers["hazel"].releases(data_set) == 2
 
 
 @pytest.mark.parametrize("protocol", ALL)

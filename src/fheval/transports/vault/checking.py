@@ -50,6 +50,6 @@ def party_check(told: Verdict, answer: bytes | None, open_answer: Callable[[byte
 
 
 def _not_accepted(told: Verdict, complaint: str) -> Checked:
-    # Not `REFUSED`: others may well have got a result, so the releases are not given back.
+    # Not `REFUSED`, which is the leader's word for all: others may well have got a result.
     verdict = Verdict(ending=Ending.REFUSED_BY_CHECK, roster=told.roster, answer=told.answer)
     return Checked(verdict=verdict, complaint=complaint)

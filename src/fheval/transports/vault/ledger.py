@@ -23,7 +23,7 @@ from fheval.transports.vault.epoch import EpochBytes
 from fheval.transports.vault.ledger_file import hold, is_held, open_for_reading, open_for_writing, transaction
 from fheval.transports.vault.ledger_records import Entry, EpochRecord, History, RoundRecord, Use
 from fheval.transports.vault.messages import Epoch, Stage
-from fheval.transports.vault.verdict import Ending, verdict_from_bytes, verdict_to_bytes
+from fheval.transports.vault.verdict import verdict_from_bytes, verdict_to_bytes
 
 # Retries come within seconds or minutes; the replies of a paper protocol have tens of megabytes.
 KEPT_ROUNDS = 4
@@ -180,15 +180,10 @@ class Ledger:
         """How many releases a data set has had, or may have had.
 
         A release counts from the moment the party's counts leave the vault, because from then on nothing that the
-        party does prevents it. It is given back when the leader says that the aggregator's answer was refused, unless
-        this party's own check speaks against the leader's word: then others may have got a result.
+        party does prevents it. Whatever the round ends with, it is never given back: from the number of rounds that a
+        vault still answers, the aggregator would learn which of its answers were accepted.
         """
-        row = self._row(
-            "SELECT COALESCE(SUM(releases), 0) FROM uses LEFT JOIN endings USING (round) "
-            "WHERE data_set = ? AND COALESCE(ending, '') <> ?",
-            data_set,
-            Ending.REFUSED.value,
-        )
+        row = self._row("SELECT COALESCE(SUM(releases), 0) FROM uses WHERE data_set = ?", data_set)
         return 0 if row is None else int(row[0])
 
     def policy_version(self) -> int | None:
