@@ -73,6 +73,24 @@ def test_a_slow_member_misses_the_timeout_and_its_late_answer_changes_nothing(ru
     check_result(running, summary, ["alder", "cedar", "dogwood"])
 
 
+def test_a_vault_killed_during_submit_is_a_dropout_and_comes_back(running: Loopback) -> None:
+    """It stands still when the request comes, and is killed before it has answered."""
+    vault = running.programs["vault-cedar"]
+    marks = {member: len(running.log(f"vault-{member}")) for member in MEMBERS if member != "cedar"}
+    vault.pause()
+    asked = running.ask(*ROUND)
+    try:
+        who_says(running, "stage submit: answered", marks)
+        time.sleep(3)  # the others have answered, or are about to: its own request waits
+        vault.kill()
+        check_result(running, summary_of(asked), [member for member in MEMBERS if member != "cedar"])
+    finally:
+        asked.kill()
+        vault.kill()
+    vault.start()
+    vault.wait_for("listens on", times=vault.text().count("listens on") + 1)
+
+
 def test_a_leader_killed_between_stages_is_replaced(running: Loopback) -> None:
     """Its vault, right after it has made the keys of the round."""
     # Keys of an earlier round would do, and the leader be asked for nothing before the submit.
