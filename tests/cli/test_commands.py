@@ -60,6 +60,11 @@ def test_the_summary_in_the_list_is_the_commands_own(name: str) -> None:
     assert Deferred(*entry).load().help.splitlines()[0] == entry[2]
 
 
+def test_the_help_says_what_arguments_are(fheval: Session) -> None:
+    assert "One of table1" in fheval("reproduce", "--help").out
+    assert "Name of the member" in fheval("consortium", "enroll", "--help").out
+
+
 def test_python_m_fheval_and_the_script_are_the_same() -> None:
     as_module, as_script = real_process("--version"), real_process("--version", module=False)
     assert as_module == as_script
