@@ -239,6 +239,16 @@ def test_stopping_lets_a_request_finish(path: Path) -> None:
     assert replies == [b"HELLO"]
 
 
+def test_idle_connections_do_not_delay_the_end(path: Path) -> None:
+    with serving(path) as server, connected(path) as idle:
+        send_frame(idle, b"hello", seconds=5)
+        assert receive_frame(idle, seconds=5) == b"HELLO"
+        start = time.monotonic()
+        server.stop()
+        assert receive_frame(idle, seconds=20) is None
+    assert time.monotonic() - start < 10
+
+
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
 def test_a_signal_that_another_thread_was_given(path: Path, name: str) -> None:
     """The kernel hands a signal to any thread; the main one waits in `select` and must hear of it."""

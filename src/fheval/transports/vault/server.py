@@ -44,6 +44,7 @@ class VaultServer:
         self._seconds = seconds
         self._places = threading.Semaphore(MOST_CONNECTIONS)
         self._stopping = threading.Event()
+        self._connections: set[socket.socket] = set()
         self._wake, self._woken = socket.socketpair()
         for end in (self._wake, self._woken):
             end.setblocking(False)
@@ -89,10 +90,14 @@ class VaultServer:
         if not self._places.acquire(timeout=self._seconds):
             connection.close()
             return
+        self._connections.add(connection)
         threading.Thread(target=self._serve_one, args=(connection,), name="vault connection").start()
 
     def _finish(self) -> None:
-        """Wait for the requests that are at work: a reply in the ledger should also be sent."""
+        """Hear no more requests, and wait for those that are at work: a reply in the ledger should also be sent."""
+        for connection in tuple(self._connections):
+            with suppress(OSError):  # closed by its own thread
+                connection.shutdown(socket.SHUT_RD)
         for _ in range(MOST_CONNECTIONS):
             self._places.acquire(timeout=_STOP_SECONDS)
 
@@ -104,6 +109,7 @@ class VaultServer:
         except TransportError as error:
             _log.warning("A connection ended. %s", error)
         finally:
+            self._connections.discard(connection)
             self._places.release()
 
     def _answer(self, connection: socket.socket) -> bool:
