@@ -1,23 +1,23 @@
 """Messages as bytes: a versioned, typed, size-limited encoding.
 
-Every message between roles is a frozen `Message`; on the wire it is the magic word, a version byte and the
-MessagePack array of its type's name and fields. A receiver says which type it expects and how large it may be,
-so that a hostile peer chooses neither.
+Every message between roles is a frozen `Message`; on the wire it is a MessagePack array of the magic word, the version,
+and the array of its type's name and fields. A receiver says which type it expects and how large it may be, so that a
+hostile peer chooses neither.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
 from fheval.errors import ConfigError, RemoteProtocolError
 
-MAGIC = b"FHEV"
+MAGIC = "FHEV"
 VERSION = 1
-HEADER = MAGIC + bytes([VERSION])
-_HEAD = slice(len(HEADER))
-_BODY = slice(len(HEADER), None)
+
+# An array of three, of which the first two are always the same bytes.
+HEADER = b"\x93" + msgspec.msgpack.encode(MAGIC) + msgspec.msgpack.encode(VERSION)
 
 # Large fields are views into the message that they came in, so that reading a megabyte does not copy it. For a type
 # checker they are the bytes that the sender put in.
@@ -68,21 +68,22 @@ def decode(data: bytes, expected: type[M], *, sender: str, limit: int = DEFAULT_
             step=expected.__name__,
             culprit=sender,
         )
-    # A message that came inside another is a view, which has no startswith.
-    if data[_HEAD] != HEADER:
-        raise RemoteProtocolError(
-            f"Bytes from {sender} are not a message of protocol version {VERSION}. "
-            "Check that all members run compatible versions of fheval.",
-            step=expected.__name__,
-            culprit=sender,
-        )
-    decoder: msgspec.msgpack.Decoder[M] | None = _DECODERS.get(expected)
+    decoder = _DECODERS.get(expected)
     if decoder is None:
-        decoder = _DECODERS[expected] = msgspec.msgpack.Decoder(expected)
+        framed: Any = tuple[Literal[MAGIC], Literal[VERSION], expected]  # type: ignore[valid-type]
+        decoder = _DECODERS[expected] = msgspec.msgpack.Decoder(framed)
     try:
-        return decoder.decode(memoryview(data)[_BODY])
+        message: M = decoder.decode(data)[2]
+        return message
     # Text that is not UTF-8 comes as an error of Python's own, and fields that a type refuses as the type's.
     except (msgspec.DecodeError, UnicodeDecodeError, ConfigError) as error:
+        if data[: len(HEADER)] != HEADER:
+            raise RemoteProtocolError(
+                f"Bytes from {sender} are not a message of protocol version {VERSION}. "
+                "Check that all members run compatible versions of fheval.",
+                step=expected.__name__,
+                culprit=sender,
+            ) from error
         raise RemoteProtocolError(
             f"A malformed {expected.__name__} arrived from {sender} ({error}). The round was aborted.",
             step=expected.__name__,

@@ -355,7 +355,7 @@ def test_an_upload_is_its_round_its_sender_and_as_many_bytes_for_any_data(protoc
     assert len(heads) == 1
     (head,) = heads
     # What remains beside the padded values: magic and version, the type, round, sender, and a few length bytes.
-    for known in (b"FHEV\x01", b"PaddedCounts", cast.round.id.encode(), b"hospital-1"):
+    for known in (wire.HEADER, b"PaddedCounts", cast.round.id.encode(), b"hospital-1"):
         assert known in head
         head = head.replace(known, b"")
     assert len(head) <= 12

@@ -13,7 +13,7 @@ from fheval.errors import ConfigError
 from fheval.metrics.question import Question
 from fheval.secrets import SystemRandomness
 from fheval.transports.vault.messages import REFUSAL, Reply, SetUp, Stage, request
-from fheval.wire import decode
+from fheval.wire import HEADER, decode
 from vault.requests import another, played_until
 from vault.trial import ALL, NAMES, Trial
 
@@ -84,6 +84,6 @@ def test_flipped_bytes(trial: Trial, data: st.DataObject) -> None:
 )
 def test_nonsense_in_every_stage(trial: Trial, content: Any) -> None:
     for stage in Stage:
-        body = b"FHEV\x01" + msgspec.msgpack.encode([stage.value, content])
-        data = b"FHEV\x01" + msgspec.msgpack.encode(["Request", stage.value, body])
+        body = HEADER + msgspec.msgpack.encode([stage.value, content])
+        data = HEADER + msgspec.msgpack.encode(["Request", stage.value, body])
         assert trial.vaults["alder"].handle(data) == REFUSAL
