@@ -26,9 +26,10 @@ from fheval.errors import RemoteProtocolError
 from fheval.field import Residues
 from fheval.protocols.round import PartySecrets, PublicSetup, Round
 from fheval.secrets import Randomness, Secret, derive, residues
+from fheval.wire import Blob
 
 # Enc(−R_L), Enc(−R_R), Enc(R_L·R_R).
-PadCiphertexts = tuple[bytes, bytes, bytes]
+PadCiphertexts = tuple[Blob, Blob, Blob]
 
 # A residue of 46 bits travels as three 16-bit limbs.
 BYTES_PER_VALUE = 6
