@@ -31,11 +31,12 @@ def multiply(a: Residues, b: Residues | int, modulus: int) -> Residues:
         raise ValueError("The modulus must be below 2^50.")
     right = np.asarray(b, dtype=np.uint64)
     quotient = (a.astype(np.float64) * right.astype(np.float64) / modulus).astype(np.uint64)
+    # The quotient is off by one at most. What is below zero wraps around, so of two candidates the smaller is right.
     with np.errstate(over="ignore"):
-        remainder = (a * right - quotient * np.uint64(modulus)).astype(np.int64)
-    remainder += np.where(remainder < 0, modulus, 0)
-    remainder -= np.where(remainder >= modulus, modulus, 0)
-    return remainder.astype(np.uint64)
+        remainder = a * right - quotient * np.uint64(modulus)
+        remainder = np.minimum(remainder, remainder + np.uint64(modulus))
+        reduced: Residues = np.minimum(remainder, remainder - np.uint64(modulus))
+    return reduced
 
 
 def add(a: Residues, b: Residues, modulus: int) -> Residues:

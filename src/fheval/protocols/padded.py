@@ -207,7 +207,7 @@ class Aggregator(AnswersOnce):
 
     def draw_blinding(self) -> list[tuple[Residues, list[int]]]:
         """Step 5: the weights of all slots and the offsets of all groups, for each prime."""
-        rounded = Layout.of(self.round).rounded
+        rounded = self.layout.rounded if isinstance(self.layout, Layout) else None
         if rounded is None:
             return [self._exact_blinding(prime) for prime in self.layout.primes]
         drawn = [rounded.draw(self.rng) for _ in self.round.forms]

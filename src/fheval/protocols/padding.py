@@ -35,9 +35,10 @@ PadCiphertexts = tuple[Blob, Blob, Blob]
 BYTES_PER_VALUE = 6
 _LIMBS = 3
 
-# Uploads are added in blocks that stay in the cache; the memory in use does not depend on the number of parties.
+# Small uploads are added in blocks that stay in the cache, a larger one by itself, which spares copying it; the memory in
+# use does not depend on the number of parties.
 _BLOCK = 32
-_BLOCK_BYTES = 1 << 20
+_SMALL_BYTES = 1 << 15
 _MOST_RECENT = (1 << 16) - _BLOCK
 
 
@@ -130,7 +131,7 @@ class UploadSum:
     def __init__(self, values: int) -> None:
         self._values = values
         self._bytes = packed_size(values)
-        self._block = max(1, min(_BLOCK, _BLOCK_BYTES // self._bytes))
+        self._block = _BLOCK if self._bytes < _SMALL_BYTES else 1
         self._waiting: list[bytes] = []
         # Thirty-two bits hold the sum of 2^16 limbs and are added twice as fast as sixty-four.
         self._recent = np.zeros(self._bytes // 2, dtype=np.uint32)
@@ -174,11 +175,10 @@ class UploadSum:
 
 
 def _joined(limbs: npt.NDArray[np.uint64], prime: int) -> Residues:
-    total = limbs[:, 0] % np.uint64(prime)
-    for index in range(1, _LIMBS):
-        shifted = field.multiply(limbs[:, index] % np.uint64(prime), 1 << 16 * index, prime)
-        total = field.add(total, shifted, prime)
-    return total
+    """Σ of residues from the sums of their limbs; 2^31 uploads do not overflow the lower two."""
+    lower = (limbs[:, 0] + (limbs[:, 1] << np.uint64(16))) % np.uint64(prime)
+    upper = field.multiply(limbs[:, 2] % np.uint64(prime), 1 << 32, prime)
+    return field.add(lower, upper, prime)
 
 
 def leader_pad_sums(
