@@ -35,8 +35,8 @@ PadCiphertexts = tuple[Blob, Blob, Blob]
 BYTES_PER_VALUE = 6
 _LIMBS = 3
 
-# Small uploads are added in blocks that stay in the cache, a larger one by itself, which spares copying it; the memory in
-# use does not depend on the number of parties.
+# Small uploads are added in blocks that stay in the cache, a larger one by itself, which spares copying it; the memory
+# in use does not depend on the number of parties.
 _BLOCK = 32
 _SMALL_BYTES = 1 << 15
 _MOST_RECENT = (1 << 16) - _BLOCK
