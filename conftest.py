@@ -23,4 +23,4 @@ if find_spec("flwr") is None:
 try:
     import openfhe  # noqa: F401  (where it is installed it may still not load)
 except ImportError:
-    collect_ignore.append("src/fheval/engines/openfhe.py")
+    collect_ignore.append("src/fheval/engines/openfhe")
