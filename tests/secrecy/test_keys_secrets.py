@@ -43,8 +43,10 @@ def forms(pem: bytes) -> Iterator[bytes]:
     for block in re.findall(rb"-----BEGIN .*?-----END [A-Z ]*-----\n", pem, re.DOTALL):
         raw = _raw(block)
         yield from (raw, raw.hex().encode(), repr(raw)[2:-1].encode())
-        # Base64 works on groups of three bytes, so that one of three alignments must show.
-        yield from (b64encode(raw[start : start + 24]) for start in range(3))
+        # Base64 works on groups of three bytes, so that one of three alignments must show. OpenSSH leaves zeros in
+        # front of a number out.
+        number = raw.lstrip(b"\0")
+        yield from (b64encode(number[start : start + 24]) for start in range(3))
 
 
 def _raw(pem: bytes) -> bytes:
