@@ -23,6 +23,7 @@ from fheval.protocols.padded import PaddedResult, RosterNotice
 from fheval.protocols.padded_verified import SecretMaps
 from fheval.protocols.paper_malicious import CommonRandomness
 from fheval.protocols.paper_semi_honest import the_form
+from fheval.protocols.release import exact_primes
 from fheval.protocols.round import Round
 from fheval.secrets import Secret
 
@@ -114,6 +115,11 @@ def same_maps_in_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SecretMaps, "derive", classmethod(derive))
 
 
+def no_more_primes_than_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as make the fraction unique."""
+    monkeypatch.setattr(padded_verified, "enough_primes", lambda bound, _runs: exact_primes(bound))
+
+
 def without_pads(monkeypatch: pytest.MonkeyPatch) -> None:
     def pad(seed: Secret[bytes], round_: Round, party: str, prime: int, count: int) -> Residues:
         return np.zeros(count, dtype=np.uint64)
@@ -186,12 +192,15 @@ def test_with_the_ingredient_the_same_is_caught(case: Case) -> None:
     assert tally.caught >= tally.tries - (case.protocol == "paper-malicious")
 
 
-def test_runs_with_the_same_maps_check_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("ablate", "runs"), [(same_maps_in_every_run, 3), (no_more_primes_than_needed, 1)])
+def test_runs_with_the_same_maps_or_no_spare_primes_check_nothing(
+    ablate: Callable[[pytest.MonkeyPatch], None], runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Over one prime, which small data need, a random element is a possible fraction every fifteenth time or so."""
-    consortium = Consortium(protocol="padded-verified", max_samples=2800, decision_points=5)
+    consortium = Consortium(protocol="padded-verified", max_samples=2800, decision_points=5, runs=runs)
     (caught,) = run_suite(consortium, ClearEngine(), [ScaleAll], tries=150)
     assert caught.caught == 150
-    same_maps_in_every_run(monkeypatch)
+    ablate(monkeypatch)
     (tally,) = run_suite(consortium, ClearEngine(), [ScaleAll], tries=150)
     assert tally.caught < 150
     assert tally.worst_shift >= HARMLESS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import ceil, log2, prod
+from math import ceil, gcd, log2, prod
 
 import pytest
 from hypothesis import given, settings
@@ -229,6 +229,45 @@ def test_the_papers_guessing_bound(points: int, splits: int, bits: float) -> Non
     assert paper_malicious.soundness_bits(points, splits) == bits
 
 
-@pytest.mark.parametrize(("runs", "bits"), [(2, 46.0), (3, 92.0), (5, 184.0)])
-def test_the_bound_of_exact_verification(runs: int, bits: float) -> None:
-    assert padded_verified.soundness_bits(runs, min(PRIMES)) == bits
+@pytest.mark.parametrize(("primes", "runs", "bits"), [(4, 1, 82.8), (3, 2, 82.8), (3, 3, 125.8), (5, 1, 125.8)])
+def test_the_bound_of_exact_verification(primes: int, runs: int, bits: float) -> None:
+    """(8/(t − 1))^((k − 2)·runs) times the nine fractions that two primes may leave open."""
+    smallest = min(plain_moduli(primes))
+    fooled = (primes - 2) * runs
+    assert bits == pytest.approx(fooled * log2((smallest - 1) / 8) - log2(9), abs=0.06)
+    assert padded_verified.soundness_bits(FORM.bound, plain_moduli(primes), runs) == bits
+
+
+@pytest.mark.parametrize("max_samples", [2, 100, 2**12, 2**20, 2**24, 2**25, 2**30, 2**40, 2**62])
+@pytest.mark.parametrize("runs", [1, 2, 3])
+def test_a_round_has_the_fewest_primes_that_are_sound(max_samples: int, runs: int) -> None:
+    bound = auc_form(10, max_samples).bound
+    primes = padded_verified.enough_primes(bound, runs)
+    assert padded_verified.soundness_bits(bound, primes, runs) >= 80
+    fewer = primes[:-1]
+    assert 2 * bound**2 >= prod(fewer) or padded_verified.soundness_bits(bound, fewer, runs) < 80
+
+
+@given(st.integers(2, 60), st.sampled_from([7, 11, 31, 35, 77, 101, 1001]), st.data())
+def test_few_fractions_look_alike_modulo_few_primes(bound: int, product: int, data: st.DataObject) -> None:
+    """The lemma behind the bound, counted out."""
+    value = data.draw(st.integers(0, product - 1))
+    alike = [
+        (num, den)
+        for den in range(1, bound + 1)
+        for num in range(bound + 1)
+        if gcd(num, den) == 1 and (num - value * den) % product == 0
+    ]
+    assert len(alike) <= 2 * bound**2 // product + 1
+
+
+def test_primes_left_alone_fix_the_fraction_or_few_are_left_alone() -> None:
+    """Two of 46 bits leave a fraction of 47-bit integers open, three do not: then only the truth is accepted."""
+    assert prod(PRIMES[:2]) < FORM.bound**2 < prod(PRIMES)
+    (spare,) = set(padded_verified.enough_primes(FORM.bound, 1)) - set(PRIMES)
+    honest = residues_of(1234, 5678)
+    for wrong in (0, 1, spare - 1):
+        with pytest.raises(VerificationFailed):
+            exact_ratio(FORM, [*honest, wrong], [*PRIMES, spare])
+    truth = 1234 * pow(5678, -1, spare) % spare
+    assert exact_ratio(FORM, [*honest, truth], [*PRIMES, spare]) == Fraction(1234, 5678)

@@ -382,7 +382,7 @@ def test_a_retry_of_an_upload_is_the_same_bytes(protocol: str) -> None:
     ("protocol", "options", "message"),
     [
         ("padded-verified", {"precision": 1e-4}, "releases the exact fraction"),
-        ("padded-verified", {"runs": 1}, "needs two or more"),
+        ("padded-verified", {"runs": 0}, "needs a run for each prime"),
         ("paper-malicious", {"precision": 1e-4}, "--precision exact"),
         ("paper-malicious", {"splits": 0}, "at least 1"),
         ("paper-malicious", {"parties": 1, "minimum_cohort": 1}, "two parties or more"),

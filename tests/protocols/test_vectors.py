@@ -113,15 +113,24 @@ def test_padded_uploads(party: str) -> None:
 
 
 @pytest.mark.parametrize("party", PARTIES)
-def test_verified_uploads(party: str) -> None:
-    round_ = the_round("padded-verified", runs=VERIFIED["runs"])
+@pytest.mark.parametrize("vectors", VERIFIED, ids=lambda vectors: f"{vectors['runs']}-runs")
+def test_verified_uploads(vectors: dict[str, Any], party: str) -> None:
+    round_ = the_round("padded-verified", runs=vectors["runs"])
+    assert list(layout_of(round_).primes) == vectors["primes"]
     upload = padded_verified.party_submit(round_, PartySecrets(keys=(), seed=SEED), party, [contribution(party)])
-    assert bytes(upload.values).hex() == VERIFIED["uploads"][party]
+    assert bytes(upload.values).hex() == vectors["uploads"][party]
 
 
-@pytest.mark.parametrize("case", named(VERIFIED["answers"]))
-def test_answers_of_exact_verification(case: dict[str, Any]) -> None:
-    round_ = the_round("padded-verified", runs=VERIFIED["runs"])
+@pytest.mark.parametrize(
+    ("runs", "case"),
+    [
+        pytest.param(vectors["runs"], case, id=f"{vectors['runs']}-runs-{case['name']}")
+        for vectors in VERIFIED
+        for case in vectors["answers"]
+    ],
+)
+def test_answers_of_exact_verification(runs: int, case: dict[str, Any]) -> None:
+    round_ = the_round("padded-verified", runs=runs)
     cast = Cast(round_)
     cast.secrets = PartySecrets(keys=cast.secrets.keys, seed=SEED)
     result = PaddedResult(round=round_.id, roster=round_.parties, ciphertexts=in_slots(cast, case["answers"]))

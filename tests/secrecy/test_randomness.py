@@ -143,7 +143,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         ("padded", {}, 5),
         # A unit and a mask for each of three primes.
         ("padded", {"precision": None}, 6),
-        ("padded-verified", {}, 3),
+        ("padded-verified", {}, 4),
     ],
     ids=str,
 )

@@ -206,7 +206,12 @@ def test_the_broadcast_opens_in_its_own_round_only() -> None:
     assert party_unseal(round_, SEED, sealed).tolist() == [1, 2, 3, 4]
     for seed, message in (
         (Secret(bytes(32)), sealed),
-        (SEED, curve.SealedSums(round=round_.id, nonce=sealed.nonce, sealed=sealed.sealed[:-1] + b"x")),
+        (
+            SEED,
+            curve.SealedSums(
+                round=round_.id, nonce=sealed.nonce, sealed=sealed.sealed[:-1] + bytes([sealed.sealed[-1] ^ 1])
+            ),
+        ),
     ):
         with pytest.raises(RemoteProtocolError, match="altered"):
             party_unseal(round_, seed, message)

@@ -104,7 +104,8 @@ def test_the_three_bounds_of_the_paper() -> None:
         assert row.printed == bits
         # The paper cuts 107.6 down to 107 and rounds 59.9 up to 60.
         assert row.value == pytest.approx(bits, abs=0.7)
-    assert rows[None, "padded-verified runs=3"].value == pytest.approx(92, abs=0.1)
+    assert rows[None, "padded-verified primes=4 runs=1"].value == 82.8
+    assert rows[None, "padded-verified primes=3 runs=3"].value == 125.8
 
 
 def test_what_division_needs_grows_beyond_what_there_is() -> None:

@@ -25,7 +25,8 @@ LEFT = {"north": [3, 7, 9, 5], "east": [0, 0, 0, 0], "west": [2, 10, 20, 12]}
 RIGHT = {"north": [1, 0, 2, 6], "east": [4, 4, 1, 18], "west": [0, 1, 1, 4]}
 TERMS = 4
 SPLITS = 3
-RUNS = 3
+# One run over each of four primes, or three over each of three.
+VERIFIED = {1: [*PRIMES, 70368743374849], 3: PRIMES}
 
 
 class Stream:
@@ -183,56 +184,66 @@ def dot(a: list[int], b: list[int]) -> int:
     return sum(x * y for x, y in zip(a, b, strict=True))
 
 
-def verified_upload(party: str) -> str:
+def verified_upload(party: str, primes: list[int], runs: int) -> str:
     values = []
-    for prime in PRIMES:
+    for prime in primes:
         lefts: list[int] = []
         rights: list[int] = []
-        for run in range(RUNS):
+        for run in range(runs):
             left, right = Maps(run, prime).hidden(LEFT[party], RIGHT[party])
             lefts += left
             rights += right
-        pad = Stream("padded/pad", DIGEST, party, prime).residues(prime, 2 * RUNS * (TERMS + 1))
+        pad = Stream("padded/pad", DIGEST, party, prime).residues(prime, 2 * runs * (TERMS + 1))
         values += [(x + y) % prime for x, y in zip(lefts + rights, pad, strict=True)]
     return packed(values)
 
 
-def answers_in_fields() -> Iterator[dict[str, Any]]:
+def answers_in_fields(primes: list[int], runs: int) -> Iterator[dict[str, Any]]:
     num, den = sums()
+    last = 2 * runs - 1
 
     def answers(n: int, d: int) -> list[list[int]]:
         return [
-            [value for run in range(RUNS) for value in Maps(run, prime).answer(n, d, 1 + 5 * run + prime % 97)]
-            for prime in PRIMES
+            [value for run in range(runs) for value in Maps(run, prime).answer(n, d, 1 + 5 * run + prime % 97)]
+            for prime in primes
         ]
 
     def altered(prime: int, place: int, change: int) -> list[list[int]]:
         changed = [[*each] for each in answers(num, den)]
-        changed[prime][place] = (changed[prime][place] + change) % PRIMES[prime]
+        changed[prime][place] = (changed[prime][place] + change) % primes[prime]
         return changed
 
     def permuted(order: list[int]) -> list[list[int]]:
         return [[each[index] for index in order] for each in answers(num, den)]
 
+    def doubled(first: int) -> list[list[int]]:
+        """X twice as large from this prime on."""
+        return [
+            [2 * value % prime if index % 2 == 0 and number >= first else value for index, value in enumerate(each)]
+            for number, (each, prime) in enumerate(zip(answers(num, den), primes, strict=True))
+        ]
+
     yield {"name": "honest", "answers": answers(num, den), "ratio": written(Fraction(num, den))}
     yield {"name": "nothing scored right", "answers": answers(0, den), "ratio": written(Fraction(0))}
     yield {"name": "everything scored right", "answers": answers(den, den), "ratio": written(Fraction(1))}
     yield {"name": "X of one run and prime plus one", "answers": altered(0, 0, 1)}
-    yield {"name": "Y of the last run and prime minus one", "answers": altered(2, 5, -1)}
-    yield {"name": "X of all runs twice as large", "answers": [
-        [2 * value % prime if index % 2 == 0 else value for index, value in enumerate(each)]
-        for each, prime in zip(answers(num, den), PRIMES, strict=True)
-    ]}  # fmt: skip
-    yield {"name": "first run's answer given for all", "answers": permuted([0, 1] * RUNS)}
-    yield {"name": "runs swapped", "answers": permuted([2, 3, 0, 1, 4, 5])}
-    yield {"name": "X and Y swapped", "answers": permuted([1, 0, 3, 2, 5, 4])}
-    yield {"name": "constants", "answers": [[7] * (2 * RUNS) for _ in PRIMES]}
-    yield {"name": "no denominator", "answers": [[7, 0] * RUNS for _ in PRIMES]}
-    yield {"name": "one run without denominator", "answers": [[*each[:5], 0] for each in answers(num, den)]}
+    yield {"name": "Y of the last run and prime minus one", "answers": altered(len(primes) - 1, last, -1)}
+    yield {"name": "X of all runs twice as large", "answers": doubled(0)}
+    for first in range(1, len(primes)):
+        yield {"name": f"X twice as large after {first} primes", "answers": doubled(first)}
+    yield {"name": "the first prime's answer given for all", "answers": [answers(num, den)[0] for _ in primes]}
+    if runs > 1:
+        yield {"name": "first run's answer given for all", "answers": permuted([0, 1] * runs)}
+        yield {"name": "runs swapped", "answers": permuted([2, 3, 0, 1, *range(4, 2 * runs)])}
+    yield {"name": "X and Y swapped", "answers": permuted([place ^ 1 for place in range(2 * runs)])}
+    yield {"name": "constants", "answers": [[7] * (2 * runs) for _ in primes]}
+    yield {"name": "no denominator", "answers": [[7, 0] * runs for _ in primes]}
+    yield {"name": "one run without denominator", "answers": [[*each[:last], 0] for each in answers(num, den)[:1]]
+           + answers(num, den)[1:]}  # fmt: skip
     yield {"name": "above one in all runs", "answers": answers(den + 1, den)}
     yield {"name": "below zero in all runs", "answers": answers(-1, den)}
     yield {"name": "primes that tell different ratios", "answers": [answers(num, den)[0], *answers(num + 1, den)[1:]]}
-    yield {"name": "nothing", "answers": [[0] * (2 * RUNS) for _ in PRIMES], "error": "UndefinedMetric"}
+    yield {"name": "nothing", "answers": [[0] * (2 * runs) for _ in primes], "error": "UndefinedMetric"}
 
 
 def written(ratio: Fraction) -> list[int]:
@@ -257,11 +268,15 @@ def vectors() -> dict[str, Any]:
             "answers": list(answers_on_floats()),
         },
         "padded": {"uploads": {party: padded_upload(party) for party in PARTIES}},
-        "padded-verified": {
-            "runs": RUNS,
-            "uploads": {party: verified_upload(party) for party in PARTIES},
-            "answers": list(answers_in_fields()),
-        },
+        "padded-verified": [
+            {
+                "runs": runs,
+                "primes": primes,
+                "uploads": {party: verified_upload(party, primes, runs) for party in PARTIES},
+                "answers": list(answers_in_fields(primes, runs)),
+            }
+            for runs, primes in VERIFIED.items()
+        ],
     }
 
 

@@ -17,6 +17,7 @@ _TITLES = {
     "guessing": "Guessing the anchor's slots in both runs, at toy sizes",
     "nudge": "Nudges: how often five decimals accept an AUC moved by at least so much",
     "small_field": "The algebra in small fields: how often so many runs accept a forged ratio",
+    "several_fields": "One run over each of several small fields: how often they agree on a wrong fraction",
     "privacy": "Attacks on privacy",
 }
 

@@ -10,7 +10,7 @@ import typer
 
 from fheval.evaluation import DEFAULT_DECISION_POINTS
 from fheval.protocols import DEFAULT_PROTOCOL, PROTOCOLS
-from fheval.protocols.round import DEFAULT_MAX_SAMPLES, DEFAULT_MINIMUM_COHORT
+from fheval.protocols.round import DEFAULT_MAX_SAMPLES, DEFAULT_MINIMUM_COHORT, DEFAULT_RUNS
 
 _COUNTING = "Counting"
 _ROUND = "The round"
@@ -118,7 +118,10 @@ Splits = Annotated[
     int, typer.Option(metavar="S", min=1, help="paper-malicious: slots for each product.", rich_help_panel=_ROUND)
 ]
 Runs = Annotated[
-    int, typer.Option(metavar="R", min=1, help="padded-verified: runs that must agree.", rich_help_panel=_ROUND)
+    int,
+    typer.Option(
+        metavar="R", min=1, help="padded-verified: runs that must agree, for each prime.", rich_help_panel=_ROUND
+    ),
 ]
 PackingOption = Annotated[
     Packing, typer.Option("--packing", help="paper-semi-honest: 4 ciphertexts, or 2.", rich_help_panel=_ROUND)
@@ -158,6 +161,6 @@ Quiet = Annotated[
 
 PROTOCOL = DEFAULT_PROTOCOL
 SPLITS = 4
-RUNS = 3
+RUNS = DEFAULT_RUNS
 MINIMUM_COHORT = DEFAULT_MINIMUM_COHORT
 MAX_SAMPLES = DEFAULT_MAX_SAMPLES

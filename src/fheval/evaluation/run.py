@@ -25,6 +25,7 @@ from fheval.protocols.curve import require_allowed
 from fheval.protocols.round import (
     DEFAULT_MAX_SAMPLES,
     DEFAULT_MINIMUM_COHORT,
+    DEFAULT_RUNS,
     Outcome,
     new_round_id,
 )
@@ -56,7 +57,7 @@ def evaluate(
     precision: float | Literal["exact"] | None = None,
     engine: str | Engine | None = None,
     splits: int = 4,
-    runs: int = 3,
+    runs: int = DEFAULT_RUNS,
     packing: str = "paper",
     minimum_cohort: int = DEFAULT_MINIMUM_COHORT,
     max_samples: int = DEFAULT_MAX_SAMPLES,

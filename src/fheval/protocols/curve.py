@@ -4,9 +4,9 @@ Parties upload their counts under one-time pads as in `padded`. The aggregator h
 uploads; the leader takes off the pads of those who arrived, V = Y − R, and tells the parties. No FHE is needed: what
 the leader would decrypt is what it may learn.
 
-Against a malicious aggregator (`padded-verified`) a party uploads α_ρ·x as well, for runs − 1 secret α_ρ that all
-parties derive: a sum that was changed by δ passes only if the others were changed by α_ρ·δ, which is guessed with
-probability 1/t each.
+Against a malicious aggregator (`padded-verified`) a party uploads α_1·x and α_2·x as well, for secret α that all
+parties derive: a sum that was changed by δ passes only if the others were changed by α·δ, which is guessed with
+probability 1/(t − 1) each.
 
 Counts say far more than a ratio: nothing here runs unless `allowed`, which the consortium's policy decides.
 """
@@ -14,6 +14,7 @@ Counts say far more than a ratio: nothing here runs unless `allowed`, which the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import log2
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
@@ -30,6 +31,9 @@ from fheval.secrets import Randomness, Secret, derive, nonzero_residue
 from fheval.wire import Blob, Message
 
 (PRIME,) = plain_moduli(1)
+
+# How many secret multiples of the counts are uploaded with them, where they are verified.
+TAGS = 2
 
 _NONCE_BYTES = 12
 
@@ -67,12 +71,12 @@ def require_consent(round_: Round, *, allowed: bool) -> None:
 
 
 def _tags(round_: Round) -> int:
-    return round_.runs - 1 if round_.protocol == padded_verified.NAME else 0
+    return TAGS if round_.protocol == padded_verified.NAME else 0
 
 
 def _keys(round_: Round, seed: Secret[bytes]) -> list[int]:
-    """α_ρ, one for each tag."""
-    return [nonzero_residue(derive(seed, "curve/tag", round_.digest(), run), PRIME) for run in range(_tags(round_))]
+    """α, one for each tag."""
+    return [nonzero_residue(derive(seed, "curve/tag", round_.digest(), tag), PRIME) for tag in range(_tags(round_))]
 
 
 def _length(round_: Round) -> int:
@@ -133,7 +137,7 @@ def leader_open(round_: Round, seed: Secret[bytes], sums: PaddedSums, *, allowed
 
 def soundness_bits(round_: Round) -> float | None:
     """What a changed sum passes with, as a power of one half; None where nothing is verified."""
-    return padded_verified.soundness_bits(round_.runs, PRIME) if _tags(round_) else None
+    return round(_tags(round_) * log2(PRIME - 1), 1) if _tags(round_) else None
 
 
 def _cipher(round_: Round, seed: Secret[bytes]) -> ChaCha20Poly1305:

@@ -9,10 +9,13 @@ right integers, num and den the index sets of their products,
     D_T, D_F = r_7·L_den, r_8·R_den, mixed likewise                 D_T·D_F = r_7r_8·den
 
 and the aggregator returns X = c·(T̂·F̂) and Y = c·(D_T·D_F), c a fresh unit per run, prime and form. The parties solve
-each run for num/den, a field element that must be the same in all runs; then the primes together give the fraction.
+each run for num/den, a field element that must be the same in all runs of a prime; then the primes together must give
+a fraction of small integers.
 
-The secret change of basis mixes all slots, so that there is none to guess: whatever bilinear form of the uploads the
-aggregator returns instead, an extra run accepts it with probability about 1/t. It releases the exact fraction.
+The secret change of basis mixes all slots, so that there is none to guess: whatever else the aggregator returns, a run
+gives an element as good as random. One more prime than the fraction needs is therefore as good a check as one more run
+over each of them, and costs a party far less: by default there is one run for each prime. It releases the exact
+fraction.
 """
 
 from __future__ import annotations
@@ -28,28 +31,33 @@ import numpy as np
 
 from fheval import field
 from fheval.engines import Engine
-from fheval.engines.parameters import bfv_linear
-from fheval.errors import ConfigError, UndefinedMetric, VerificationFailed
+from fheval.engines.parameters import bfv_linear, plain_moduli
+from fheval.errors import CapacityError, ConfigError, UndefinedMetric, VerificationFailed
 from fheval.field import Residues
 from fheval.metrics.forms import Contribution, Form
 from fheval.protocols import padded, padding
 from fheval.protocols.padded import PaddedCounts, PaddedResult, RosterNotice, SlotLayout
 from fheval.protocols.padding import SlotPlan
-from fheval.protocols.release import exact_primes, exact_ratio
+from fheval.protocols.release import MOST_PRIMES, exact_primes, exact_ratio
 from fheval.protocols.round import Outcome, PartySecrets, Post, Round
 from fheval.secrets import Randomness, Secret, Stream, derive, nonzero_residue, residues
 
 NAME = "padded-verified"
 DEFAULT_PRECISION: float | None = None
 
+# A wrong fraction is accepted with a probability of at most 2^-80.
+LEAST_SOUNDNESS_BITS = 80
+# A run in which the aggregator deviates gives any one element of F_t with a probability of at most 8/(t − 1).
+_DEGREE = 8
+
 
 def lay_out(round_: Round) -> SlotLayout:
     """The slots of all runs; refuses, before anyone sends anything, what would not fit."""
     if round_.precision is not None:
         raise ConfigError(f"{NAME} releases the exact fraction. Use --precision exact with it, or padded.")
-    if round_.runs < 2:
-        raise ConfigError(f"{NAME} compares runs and needs two or more. Use --runs 3.")
-    primes = exact_primes(max(form.bound for form in round_.forms))
+    if round_.runs < 1:
+        raise ConfigError(f"{NAME} needs a run for each prime. Use --runs 1.")
+    primes = enough_primes(max(form.bound for form in round_.forms), round_.runs)
     lengths = [n for form in round_.forms for n in (form.terms, form.denominator)] * round_.runs
     groups = [np.arange(start, stop) for start, stop in pairwise(np.cumsum([0, *lengths]))]
     chosen = bfv_linear(primes[0])
@@ -110,13 +118,42 @@ def mix(t: Residues, f: Residues, prime: int, stream: Stream) -> tuple[Residues,
     return t_hat, f_hat
 
 
-def soundness_bits(runs: int, prime: int) -> float:
-    """An extra run accepts a deviation with probability about 1/t, and one prime alone must be fooled in all.
+def soundness_bits(bound: int, primes: Sequence[int], runs: int) -> float:
+    """What a fraction other than num/den is accepted with, as a power of one half; `bound` is that of the form.
 
-    >>> soundness_bits(3, 2**46)
-    92.0
+    A wrong fraction that agrees with num/den modulo some primes differs from it by a multiple of their product, which
+    is at most bound². So a forger may follow the protocol for as many primes as have a product up to bound², and must
+    fool all runs of the others. Modulo these few, no more than 2·bound²/product + 1 fractions look alike: neighbours
+    among them span triangles of area product/2 or more, which lie side by side in a square of area bound².
+
+    >>> soundness_bits(2**47, plain_moduli(4), runs=1), soundness_bits(2**47, plain_moduli(3), runs=3)
+    (82.8, 125.8)
     """
-    return round((runs - 1) * log2(prime), 1)
+    ascending = sorted(primes)
+    product, spared = 1, 0
+    while spared < len(ascending) and product * ascending[spared] <= bound * bound:
+        product *= ascending[spared]
+        spared += 1
+    fooled = runs * (len(ascending) - spared)
+    return round(fooled * log2((ascending[0] - 1) / _DEGREE) - log2(2 * bound * bound // product + 1), 1)
+
+
+def soundness_of(round_: Round, layout: SlotLayout) -> float:
+    """What a wrong fraction is accepted with in this round, for each of its ratios."""
+    return soundness_bits(max(form.bound for form in round_.forms), layout.primes, round_.runs)
+
+
+def enough_primes(bound: int, runs: int) -> tuple[int, ...]:
+    """The fewest primes that give the fraction and 80 bits of soundness.
+
+    >>> [len(enough_primes(2**47, runs)) for runs in (1, 2, 3)]
+    [4, 3, 3]
+    """
+    for count in range(len(exact_primes(bound)), MOST_PRIMES + 1):
+        primes = plain_moduli(count)
+        if soundness_bits(bound, primes, runs) >= LEAST_SOUNDNESS_BITS:
+            return primes
+    raise CapacityError(f"Verified fractions up to 2^{bound.bit_length()} need more than {MOST_PRIMES} primes.")
 
 
 def party_submit(round_: Round, secrets: PartySecrets, me: str, contributions: Sequence[Contribution]) -> PaddedCounts:
@@ -181,14 +218,14 @@ def leader_open(
     )
     if all(ratio is None for ratio in ratios):
         raise UndefinedMetric
-    bits = soundness_bits(round_.runs, min(layout.primes))
+    bits = soundness_of(round_, layout)
     return Outcome(ratios=ratios, roster=result.roster, verified=True, soundness_bits=bits)
 
 
 def verify(
     round_: Round, seed: Secret[bytes], primes: Sequence[int], index: int, form: Form, answers: Sequence[Sequence[int]]
 ) -> Fraction | None:
-    """The fraction that all runs and primes agree on, or `VerificationFailed`; None where den is zero.
+    """The fraction that all runs of all primes agree on, or `VerificationFailed`; None where den is zero.
 
     A malicious aggregator can feign a zero by answering nothing for a form, but no value.
     """

@@ -30,6 +30,7 @@ MOST_SAMPLES = 1 << 62
 MOST_SUMS = 1 << 20
 DEFAULT_MINIMUM_COHORT = 3
 DEFAULT_PRECISION = 1e-4
+DEFAULT_RUNS = 1
 
 
 class Round(Message, frozen=True, kw_only=True, cache_hash=True):
@@ -50,7 +51,7 @@ class Round(Message, frozen=True, kw_only=True, cache_hash=True):
     minimum_cohort: int = DEFAULT_MINIMUM_COHORT
     max_samples: int = DEFAULT_MAX_SAMPLES
     splits: int = 4
-    runs: int = 3
+    runs: int = DEFAULT_RUNS
     packing: str = "paper"
     question: bytes = b""
     sums: int = 0

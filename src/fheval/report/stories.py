@@ -34,12 +34,12 @@ _DIVIDE = "Every party decrypts the two blinded numbers and divides: the factor 
 _STEPS = {
     "padded": (_PAD, _PADS, _OPEN),
     "padded-verified": (
-        "It passes them through secret linear maps, fresh ones for each of several runs, that all parties can derive "
-        "and the aggregator cannot.",
+        "It passes them through secret linear maps, others for each of several prime numbers, that all parties can "
+        "derive and the aggregator cannot.",
         _PAD,
         _PADS,
-        "The leader opens the blinded answers and undoes the maps. All runs must give the very same fraction, modulo "
-        "every prime; otherwise there is no result. The aggregator is told neither.",
+        "The leader opens the blinded answers and undoes the maps. Modulo every prime the very same fraction must come "
+        "out; otherwise there is no result. The aggregator is told neither.",
     ),
     "paper-semi-honest": (_ENCRYPT, _MULTIPLY, _DIVIDE),
     "paper-malicious": (

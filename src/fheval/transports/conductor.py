@@ -18,7 +18,7 @@ from fheval.engines import Engine
 from fheval.errors import CohortTooSmall, TransportError
 from fheval.keys import Policy
 from fheval.metrics.question import Question
-from fheval.protocols.round import DEFAULT_MAX_SAMPLES, DEFAULT_MINIMUM_COHORT, Round, new_round_id
+from fheval.protocols.round import DEFAULT_MAX_SAMPLES, DEFAULT_MINIMUM_COHORT, DEFAULT_RUNS, Round, new_round_id
 from fheval.secrets import Randomness, integer_below
 from fheval.transports.round_in_play import EpochKeys, Exchange, Replies, RoundFailed, RoundInPlay
 
@@ -50,7 +50,7 @@ class Plan:
     minimum_cohort: int = DEFAULT_MINIMUM_COHORT
     max_samples: int = DEFAULT_MAX_SAMPLES
     splits: int = 4
-    runs: int = 3
+    runs: int = DEFAULT_RUNS
     packing: str = "paper"
 
     def round(self, members: tuple[str, ...], leader: str, rng: Randomness) -> Round:

@@ -22,6 +22,7 @@ from fheval.experiments.attacks.on_slots import (
     ScaleAll,
     ScaleAllButAnchor,
     ScaleSlot,
+    SpareRuns,
     ZeroSlot,
 )
 from fheval.experiments.attacks.strategy import Strategy
@@ -44,6 +45,7 @@ STRATEGIES: tuple[type[Strategy], ...] = (
     ReturnConstants,
     FirstRunTwice,
     OneRunOnly,
+    SpareRuns,
     BothRunsAlike,
     ReturnGarbage,
     ReturnNothing,

@@ -12,7 +12,7 @@ from fheval.engines import Engine
 from fheval.experiments.attacks.stage import STAGES, Contributions, Stage
 from fheval.metrics.forms import Contribution, auc_contribution, auc_form
 from fheval.protocols import default_precision
-from fheval.protocols.round import DEFAULT_MAX_SAMPLES, Round, new_round_id
+from fheval.protocols.round import DEFAULT_MAX_SAMPLES, DEFAULT_RUNS, Round, new_round_id
 from fheval.secrets import (
     SEED_BYTES,
     Randomness,
@@ -35,7 +35,7 @@ class Consortium:
     parties: int = 4
     decision_points: int = 20
     splits: int = 4
-    runs: int = 3
+    runs: int = DEFAULT_RUNS
     max_samples: int = DEFAULT_MAX_SAMPLES
 
     def round(self, engine: Engine, rng: Randomness) -> Round:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fheval.engines import Engine
-from fheval.experiments.attacks import guessing, nudging, released_pair, small_field, views
+from fheval.experiments.attacks import guessing, nudging, released_pair, several_fields, small_field, views
 from fheval.experiments.attacks.consortium import Consortium
 from fheval.experiments.attacks.strategy import RESISTANT
 from fheval.experiments.attacks.suite import HARMLESS, Tally
@@ -98,6 +98,7 @@ def experiments(consortium: Consortium, engine: Engine) -> list[Experiment]:
         chosen.append(Experiment("privacy", released_pair.attack_released_pair))
     if protocol == padded_verified.NAME:
         chosen += [Experiment("small_field", _in_field_of(prime)) for prime in small_field.PRIMES]
+        chosen.append(Experiment("several_fields", several_fields.agreement_rates))
     if protocol == paper_malicious.NAME:
         chosen += [Experiment("guessing", _at_toy_size(*size)) for size in guessing.TOY_SIZES]
         chosen.append(Experiment("nudge", nudging.nudge_rates))

@@ -25,7 +25,7 @@ class FirstRunTwice(Strategy):
     """Give the first run's answer for every run."""
 
     name = "first-run-twice"
-    summary = "return the first run's answer for the second"
+    summary = "return the first run's answer for all"
     least_runs = 2
 
     def sources(self) -> list[int]:

@@ -137,11 +137,24 @@ class OneRunOnly(ScaleAll):
         return [self.tamper() if run == self.chosen else HONEST for run in range(self.known.runs)]
 
 
+class SpareRuns(ScaleAll):
+    """Follow the protocol in half of the runs: over different primes, few honest ones leave the fraction open."""
+
+    name = "spare-runs"
+    summary = "follow the protocol in half of the runs"
+    least_runs = 2
+
+    def tamper_with_runs(self) -> list[Tampering]:
+        """As for all slots, in the second half."""
+        honest = self.known.runs // 2
+        return [HONEST if run < honest else self.tamper() for run in range(self.known.runs)]
+
+
 class BothRunsAlike(Strategy):
     """Tamper with every run in one and the same way: random weights and an addition, the same in each."""
 
     name = "both-runs-alike"
-    summary = "tamper in both runs alike"
+    summary = "tamper in all runs alike"
     least_runs = 2
 
     def __init__(self, known: Knowledge) -> None:

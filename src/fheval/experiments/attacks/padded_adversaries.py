@@ -30,17 +30,20 @@ Indices = npt.NDArray[np.intp]
 class TamperedSum(padding.UploadSum):
     """Adds uploads honestly and changes the totals."""
 
-    def __init__(self, values: int, change: Callable[[Residues, int], Residues]) -> None:
+    def __init__(self, values: int, change: Callable[[list[Residues]], list[Residues]]) -> None:
         super().__init__(values)
         self._change = change
 
     def totals(self, primes: Sequence[int]) -> list[Residues]:
         """The totals as changed."""
-        return [self._change(total, prime) for total, prime in zip(super().totals(primes), primes, strict=True)]
+        return self._change(super().totals(primes))
 
 
 class PaddedAdversary(padded.Aggregator):
-    """Deviates from `padded`. Run ρ owns the groups 2ρ and 2ρ + 1 of the slots, X and Y."""
+    """Deviates from `padded`, whose run is one and the same for all primes.
+
+    Over each prime, the groups 2ρ and 2ρ + 1 of the slots are X and Y of run ρ.
+    """
 
     plot: ClassVar[type[Strategy]]
     earlier: ClassVar[Sequence[bytes]]
@@ -49,12 +52,26 @@ class PaddedAdversary(padded.Aggregator):
         super().__init__(engine, round_, setup, rng)
         bounds = [0, *self.layout.plan.ends]
         self.groups = [np.arange(start, stop, dtype=np.intp) for start, stop in pairwise(bounds)]
-        runs = len(self.groups) // 2
-        known = Knowledge(parties=len(round_.parties), runs=runs, slots=len(self.groups[0]), anchor_slots=1, rng=rng)
+        self.runs = len(self.groups) // 2
+        known = Knowledge(
+            parties=len(round_.parties), runs=self.known_runs(), slots=len(self.groups[0]), anchor_slots=1, rng=rng
+        )
         self.strategy = self.plot(known)
         self.tampering = self.strategy.tamper_with_runs()
         self.uploads = TamperedSum(2 * self.layout.terms * len(self.layout.primes), self._change)
         self.inbox: dict[str, bytes] = {}
+
+    def known_runs(self) -> int:
+        """How many runs the strategy deals with."""
+        return self.runs
+
+    def number(self, _field: int, run: int) -> int:
+        """What the strategy calls a run over one of the primes."""
+        return run
+
+    def home(self, field_: int, number: int) -> tuple[int, int]:
+        """The prime and the run that the strategy means, seen from one of the primes."""
+        return field_, number
 
     def receive(self, counts: PaddedCounts) -> None:
         """Keep what arrives."""
@@ -91,13 +108,15 @@ class PaddedAdversary(padded.Aggregator):
         """Honest weights times the strategy's factors, all of them times what makes the factors integers."""
         common = lcm(*(part.denominator for each in self.tampering for part in (each.borrowed, *each.factors)))
         return [
-            (self._weights(weights, common, prime), [common * offset for offset in offsets])
-            for (weights, offsets), prime in zip(super().draw_blinding(), self.layout.primes, strict=True)
+            (self._weights(weights, common, index), [common * offset for offset in offsets])
+            for index, (weights, offsets) in enumerate(super().draw_blinding())
         ]
 
-    def _weights(self, honest: Residues, common: int, prime: int) -> Residues:
+    def _weights(self, honest: Residues, common: int, index: int) -> Residues:
+        prime = self.layout.primes[index]
         weights = field.multiply(honest, common, prime)
-        for run, tampering in enumerate(self.tampering):
+        for run in range(self.runs):
+            tampering = self.tampering[self.number(index, run)]
             x_slots, y_slots = self._slots(run)
             if tampering.factors:
                 factors = np.array([int(factor * common) for factor in tampering.factors], dtype=np.uint64)
@@ -108,15 +127,20 @@ class PaddedAdversary(padded.Aggregator):
                 weights[last] = field.add(weights[last], added, prime)
         return weights
 
-    def _change(self, total: Residues, prime: int) -> Residues:
-        honest = total.reshape(2, -1)
-        sides = honest.copy()
-        source = self.layout.plan.source
-        for run, other_run in enumerate(self.strategy.sources()):
-            for mine, other in zip(self._slots(run), self._slots(other_run), strict=True):
-                sides[:, source[mine]] = honest[:, source[other]]
-            self._tamper(sides, run, self.tampering[run], prime)
-        return sides.reshape(-1)
+    def _change(self, totals: list[Residues]) -> list[Residues]:
+        honest = [total.reshape(2, -1) for total in totals]
+        source, sources = self.layout.plan.source, self.strategy.sources()
+        changed = []
+        for index, prime in enumerate(self.layout.primes):
+            sides = honest[index].copy()
+            for run in range(self.runs):
+                number = self.number(index, run)
+                other_index, other_run = self.home(index, sources[number])
+                for mine, other in zip(self._slots(run), self._slots(other_run), strict=True):
+                    sides[:, source[mine]] = honest[other_index][:, source[other]] % np.uint64(prime)
+                self._tamper(sides, run, self.tampering[number], prime)
+            changed.append(sides.reshape(-1))
+        return changed
 
     def _tamper(self, sides: Residues, run: int, tampering: Tampering, prime: int) -> None:
         x, y = (self.layout.plan.source[slots] for slots in self._slots(run))
@@ -141,11 +165,23 @@ class PaddedAdversary(padded.Aggregator):
         """X and Y in every run, as large as an honest release makes them."""
         rounded = getattr(self.layout, "rounded", None)
         scale = rounded.smallest << 10 if rounded else 1
-        offsets = [constant * scale for constant in constants] * (len(self.groups) // 2)
+        offsets = [constant * scale for constant in constants] * self.runs
         known = circuit.masks(offsets, self.rng)
         evaluator = circuit.evaluator
         return tuple(evaluator.dump(evaluator.encrypt(known[sheet.slots])) for sheet in self.layout.plan.sheets)
 
 
 class VerifiedAdversary(PaddedAdversary, padded_verified.Aggregator):
-    """Deviates from `padded-verified`."""
+    """Deviates from `padded-verified`, whose every run over every prime has secrets of its own."""
+
+    def known_runs(self) -> int:
+        """All runs over all primes."""
+        return self.runs * len(self.layout.primes)
+
+    def number(self, field_: int, run: int) -> int:
+        """Prime by prime."""
+        return field_ * self.runs + run
+
+    def home(self, _field: int, number: int) -> tuple[int, int]:
+        """Wherever it is."""
+        return divmod(number, self.runs)

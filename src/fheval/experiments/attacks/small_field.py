@@ -187,13 +187,13 @@ def acceptance_rates(
         truth, runs = _round(prime, rng)
         for deviation in deviations:
             answer = deviation(rng, prime, DECISION_POINTS)
-            votes = Counter(_solved(maps, *answer(run)) for maps, run in runs)
+            votes = Counter(solved(maps, *answer(run)) for maps, run in runs)
             # Agreeing on the truth forges nothing, and a run without a value agrees with none.
             del votes[truth], votes[None]
             for size in (2, 3):
-                agreed[_name(deviation), size] += sum(comb(count, size) for count in votes.values())
+                agreed[name_of(deviation), size] += sum(comb(count, size) for count in votes.values())
     return [
-        _acceptance(_name(deviation), prime, size, rounds, agreed[_name(deviation), size])
+        _acceptance(name_of(deviation), prime, size, rounds, agreed[name_of(deviation), size])
         for deviation in deviations
         for size in (2, 3)
     ]
@@ -201,18 +201,23 @@ def acceptance_rates(
 
 def _round(prime: int, rng: Randomness) -> tuple[int, list[tuple[SecretMaps, Mapped]]]:
     """Random sums with den ≠ 0, their ratio, and what the secret maps of many runs make of them."""
-    form = Form(numerator=DECISION_POINTS - 1, denominator=1, magnitude=prime)
     left, right = residues(rng, prime, DECISION_POINTS), residues(rng, prime, DECISION_POINTS)
     left[-1], right[-1] = nonzero_residue(rng, prime), nonzero_residue(rng, prime)
     den = int(left[-1]) * int(right[-1])
     truth = field.dot(left[:-1], right[:-1], prime) * pow(den, -1, prime) % prime
+    return truth, hidden_runs(prime, left, right, rng)
+
+
+def hidden_runs(prime: int, left: Residues, right: Residues, rng: Randomness) -> list[tuple[SecretMaps, Mapped]]:
+    """What the secret maps of many runs make of these sums."""
+    form = Form(numerator=DECISION_POINTS - 1, denominator=1, magnitude=prime)
     seed = new_seed(rng)
     runs = []
     for index in range(RUNS_PER_ROUND):
         maps = _secret_maps(prime, derive(seed, "small field", index))
         (t, d_left), (f, d_right) = maps.hide(form, left, right)
         runs.append((maps, Mapped(prime=prime, t=t, f=f, d_left=d_left, d_right=d_right)))
-    return truth, runs
+    return runs
 
 
 def _secret_maps(prime: int, stream: Stream) -> SecretMaps:
@@ -220,11 +225,13 @@ def _secret_maps(prime: int, stream: Stream) -> SecretMaps:
     return SecretMaps(prime=prime, units=(r3, r4, r5, r6, r7, r8), stream=stream)
 
 
-def _solved(maps: SecretMaps, x: int, y: int) -> int | None:
+def solved(maps: SecretMaps, x: int, y: int) -> int | None:
+    """The ratio that one run gives, None where Y is zero."""
     return maps.solve(x, y) if y % maps.prime else None
 
 
-def _name(deviation: Deviation) -> str:
+def name_of(deviation: Deviation) -> str:
+    """How a deviation is called in a report."""
     return deviation.__name__.replace("_", "-")
 
 

@@ -67,8 +67,9 @@ def soundness(outcome: Outcome) -> Content:
         element(
             "p",
             "paper-malicious: the chance to guess which slots belong to one decision point in both runs, "
-            "(S!(SN−S)!/(SN)!)². It bounds that attack and no other. padded-verified: the chance that one extra run, "
-            "in a field of 2^46 elements, accepts any other answer than the right one, for every run beyond the first.",
+            "(S!(SN−S)!/(SN)!)². It bounds that attack and no other. padded-verified: the chance that any "
+            "fraction but the right one is accepted, with so many primes of 46 bits and so many runs over each; the "
+            "first line is the default. It bounds every way to deviate, if encryption and pads hide what they should.",
         ),
         table(columns, rows, caption="How likely a forged answer is to pass."),
     ]

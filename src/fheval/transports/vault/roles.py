@@ -110,7 +110,7 @@ class _PaddedVerified(PaddedRoles):
         return padded_verified.lay_out(round_)
 
     def soundness_bits(self, round_: Round) -> float:
-        return padded_verified.soundness_bits(round_.runs, min(self.layout(round_).primes))
+        return padded_verified.soundness_of(round_, self.layout(round_))
 
 
 class _PaperSemiHonest(Roles):
