@@ -57,7 +57,7 @@ def test_an_honest_answer_gives_the_truth_and_nothing_else() -> None:
 
 
 def test_without_secret_maps_halving_forges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """X is then c·(num + den), and (X + Y)/2Y halves the fraction in every field alike; every other half is in bounds."""
+    """X is then c·(num + den), and (X + Y)/2Y halves the fraction in every field alike; many halves are in bounds."""
 
     def halve(rng: Randomness, prime: int, slots: int) -> Answer:
         return lambda run: (run.x + run.y, 2 * run.y)
