@@ -268,6 +268,24 @@ def test_a_signal_that_another_thread_was_given(path: Path, name: str) -> None:
     assert not path.exists()
 
 
+def test_a_second_signal_does_not_change_the_end(path: Path) -> None:
+    program = (
+        "import os, signal, sys, threading\n"
+        "from pathlib import Path\n"
+        "from fheval.transports.vault.listening import listening\n"
+        "from fheval.transports.vault.server import VaultServer, stopped_by_signals\n"
+        "with listening(Path(sys.argv[1])) as listener, VaultServer(bytes.upper, listener) as server:\n"
+        "    with stopped_by_signals(server, lambda: None):\n"
+        "        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()\n"
+        "        server.serve()\n"
+        "    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):\n"
+        "        os.kill(os.getpid(), number)\n"
+        "print('ended')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(path)], timeout=20, check=True, capture_output=True)
+    assert done.stdout == b"ended\n"
+
+
 # systemd
 
 

@@ -131,9 +131,15 @@ class VaultServer:
 
 @contextmanager
 def stopped_by_signals(server: VaultServer, reload: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM and SIGINT stop the server cleanly, SIGHUP reads the kit again."""
+    """SIGTERM and SIGINT stop the server cleanly, SIGHUP reads the kit again.
 
-    def on_stop(_number: int, _frame: FrameType | None) -> None:
+    A process that was told to stop is about to end, and must not end differently because it was told twice: from then
+    on both are ignored.
+    """
+    told: set[int] = set()
+
+    def on_stop(number: int, _frame: FrameType | None) -> None:
+        told.add(number)
         server.stop()
 
     def on_reload(_number: int, _frame: FrameType | None) -> None:
@@ -155,7 +161,7 @@ def stopped_by_signals(server: VaultServer, reload: Callable[[], None]) -> Itera
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if told and number != signal.SIGHUP else handler)
         signal.set_wakeup_fd(descriptor)
 
 
