@@ -258,11 +258,12 @@ class LinearCircuit:
     def sheet(self, pads: PadCiphertexts, factors: Sequence[Residues], known: Residues, rng: Randomness) -> bytes:
         """One ciphertext: the linear combination, plus what is known, plus random numbers in the unused slots.
 
-        The last two come as a fresh public-key encryption, so that the result's second component is fresh as well.
+        The last two come as a fresh public-key encryption, so that the result's second component is fresh as well. It
+        is added before the last drop, whose rounding is then a random one and all that is left of the noise.
         """
         unused = residues(rng, self.prime, self.evaluator.parameters.slots - len(known))
-        result = self.evaluator.linear([self.evaluator.load(data) for data in pads], factors)
-        self.evaluator.accumulate(result, self.evaluator.encrypt(np.concatenate([known, unused])))
+        result = self.evaluator.drop_level(self.evaluator.linear([self.evaluator.load(data) for data in pads], factors))
+        self.evaluator.accumulate(result, self.evaluator.encrypt(np.concatenate([known, unused]), like=result))
         while result.limbs > 1:
             result = self.evaluator.drop_level(result)
         return self.evaluator.dump(result)

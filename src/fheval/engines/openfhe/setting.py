@@ -108,7 +108,7 @@ class Setting:
         modulus = self.parameters.plain_modulus
         centred = vector.astype(np.int64)
         centred[centred > modulus // 2] -= modulus
-        return self.context.MakePackedPlaintext(centred if len(centred) else np.zeros(1, dtype=np.int64))
+        return self.context.MakePackedPlaintext(centred if len(centred) else np.zeros(1, dtype=np.int64), 1, level)
 
     def decode(self, plain: Any) -> Vector:
         """All slots of a plaintext."""
@@ -119,13 +119,10 @@ class Setting:
         return np.mod(centred, self.parameters.plain_modulus).astype(np.uint64)
 
     def fresh(self, key: Any, values: Vector, level: int = 0) -> Any:
-        """Encrypt under a public or secret key; BFV is dropped to the level afterwards, CKKS encoded at it."""
-        plain = self.encode(values, level if self.ckks else 0)
+        """Encrypt under a public or secret key, at a level."""
+        plain = self.encode(values, level)
         with refusals("to encrypt"):
-            handle = self.context.Encrypt(key, plain)
-        if level and not self.ckks:
-            handle = self.context.Compress(handle, self.limbs - level)
-        return handle
+            return self.context.Encrypt(key, plain)
 
     def frame(self, key: Any, limbs: int) -> Frame:
         """An empty ciphertext as the library writes it, under a key's tag.

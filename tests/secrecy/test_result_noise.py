@@ -1,0 +1,58 @@
+"""The noise of a padded result, which the leader can measure: rounding of the last drop, whatever the counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fheval.engines import available_engines, load_engine
+from fheval.metrics.forms import Contribution
+from fheval.protocols.padding import LinearCircuit
+from protocols.rounds import PADDED, Cast, a_round, parameters_of
+
+pytestmark = pytest.mark.skipif("seal" not in available_engines(), reason="SEAL alone tells how large noise is")
+
+# Of 60 bits of modulus, 46-bit plaintexts leave 13 to noise of either sign. Rounding takes up to 7 of them: the largest
+# of 8,192 numbers with a deviation of √(8192/18) ≈ 21. A fresh encryption takes 10 or 11.
+LEFT_BY_ROUNDING = {6, 7}
+
+
+def bits_left(protocol: str, samples: int, **options: Any) -> set[int]:
+    """How many bits the noise leaves, in every ciphertext of a result."""
+    engine = load_engine("seal")
+    cast = Cast(a_round(protocol, 3, engine=engine, **options), engine)
+    (form,) = cast.round.forms
+    own = Contribution(*(np.full(form.terms, samples, dtype=np.int64) for _ in range(2)))
+    result: Any = cast.answer(cast.served({party: [own] for party in cast.round.parties}))
+    found = set()
+    for chosen, key, (data,) in zip(parameters_of(cast.round), cast.secrets.keys, result.ciphertexts, strict=True):
+        holder: Any = engine.key_holder(chosen, key)
+        ciphertext = holder._setting.ciphertext(holder._memory, holder._key_id, data)
+        found.add(holder._decryptor.invariant_noise_budget(ciphertext.handle))
+    return found
+
+
+@pytest.mark.parametrize("samples", [0, 1, 1 << 21])
+@pytest.mark.parametrize("protocol", PADDED)
+def test_the_noise_is_that_of_rounding_whatever_the_counts(protocol: str, samples: int) -> None:
+    assert bits_left(protocol, samples) <= LEFT_BY_ROUNDING
+
+
+def test_so_it_is_in_an_exact_release() -> None:
+    assert bits_left("padded", 1 << 21, precision=None) <= LEFT_BY_ROUNDING
+
+
+def test_a_few_bits_more_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Added up after the last drop, eight results have eight times the noise."""
+    honest = LinearCircuit.sheet
+
+    def sheet(self: LinearCircuit, *arguments: Any) -> bytes:
+        result = self.evaluator.load(honest(self, *arguments))
+        for _ in range(3):
+            result = self.evaluator.add(result, result)
+        return self.evaluator.dump(result)
+
+    monkeypatch.setattr(LinearCircuit, "sheet", sheet)
+    assert max(bits_left("padded", 1)) < min(LEFT_BY_ROUNDING)
