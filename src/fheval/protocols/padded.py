@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -156,33 +157,38 @@ class Aggregator(AnswersOnce):
 
     def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None:
         self.round = round_
-        self.parties = frozenset(round_.parties)
         self.rng = rng
         self.layout = self.lay_out(round_)
         require_keys(setup, len(self.layout.primes))
         self.circuits = padding.aggregator_circuits(engine, setup, self.layout.primes, self.layout.plan)
         self.uploads = padding.UploadSum(2 * self.layout.terms * len(self.layout.primes))
-        self.roster: dict[str, None] = {}
-        self.closed = False
+        self.awaited = set(round_.parties)
+        self.roster: list[str] = []
 
     def receive(self, counts: PaddedCounts) -> None:
         """Step 2: add an upload and forget it."""
         sender = counts.sender
-        from_this_round(self.round, counts.round, sender, "PaddedCounts")
-        from_a_party(self.parties, sender, self.roster, "PaddedCounts")
-        if self.closed:
-            raise RemoteProtocolError(
-                f"{sender} came after the roster was closed. Its upload was left out.",
-                step="PaddedCounts",
-                culprit=sender,
-            )
+        if counts.round != self.round.id or sender not in self.awaited:
+            self._refuse(counts)
         self.uploads.add(counts.values, sender)
-        self.roster[sender] = None
+        self.awaited.remove(sender)
+        self.roster.append(sender)
+
+    def _refuse(self, counts: PaddedCounts) -> NoReturn:
+        """Say why an upload is not awaited."""
+        sender = counts.sender
+        from_this_round(self.round, counts.round, sender, "PaddedCounts")
+        from_a_party(self.round.parties, sender, self.roster, "PaddedCounts")
+        raise RemoteProtocolError(
+            f"{sender} came after the roster was closed. Its upload was left out.",
+            step="PaddedCounts",
+            culprit=sender,
+        )
 
     def close(self) -> RosterNotice:
         """Step 2: nobody else gets in."""
         self.round.require_parties(len(self.roster))
-        self.closed = True
+        self.awaited.clear()
         return RosterNotice(round=self.round.id, roster=tuple(self.roster))
 
     def result(self, pads: PadSums) -> PaddedResult:

@@ -82,7 +82,7 @@ class PaddedAdversary(padded.Aggregator):
         mail = Mail(inbox=list(self.inbox.values()), earlier=self.earlier, forge=self.forge_upload)
         for upload in self.strategy.choose_uploads(mail):
             self.uploads.add(upload, "a party")
-        self.roster = dict.fromkeys(self.strategy.announce(tuple(self.inbox)))
+        self.roster = self.strategy.announce(tuple(self.inbox))
         return super().close()
 
     def forge_upload(self) -> bytes:
