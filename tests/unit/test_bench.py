@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from fheval.engines.clear import ClearEngine
@@ -44,9 +46,28 @@ def test_every_protocol_takes_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     few = tuple((protocol, min(parties, 4)) for protocol, parties in WORK[:3])
     monkeypatch.setattr(bench_suite, "WORK", few)
     monkeypatch.setattr(bench_suite, "DECISION_POINTS", 5)
+    monkeypatch.setattr(bench_suite, "LEAST_SECONDS", 0.001)
     steps: list[str] = []
     seconds = aggregator_seconds(ClearEngine(), 2, steps.append)
     assert list(seconds) == list(few)
     assert all(len(found) == 2 and min(found) > 0 for found in seconds.values())
     assert steps[-1] == "clear: repetition 2 of 2"
     assert len(steps) == len(few) + 2
+
+
+def test_short_works_take_turns_until_each_has_lasted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_suite, "LEAST_SECONDS", 0.5)
+    played: list[str] = []
+
+    def lasting(name: str, *times: float) -> Callable[[], float]:
+        left = iter(times)
+
+        def work() -> float:
+            played.append(name)
+            return next(left)
+
+        return work
+
+    works = {("long", 1): lasting("long", 9.0), ("a", 1): lasting("a", 0.1, 0.2, 0.3), ("b", 1): lasting("b", 0.4, 0.4)}
+    assert bench_suite._repetition(works) == pytest.approx({("long", 1): 9.0, ("a", 1): 0.2, ("b", 1): 0.4})
+    assert played == ["long", "a", "b", "a", "b", "a"]
