@@ -103,7 +103,7 @@ def bfv_product(plain_modulus: int) -> Parameters:
 def bfv_linear(plain_modulus: int) -> Parameters:
     """BFV for linear work only: a fresh ciphertext times a plaintext, then down to one 60-bit prime.
 
-    A product with a plaintext leaves noise of about 2^70; dropping two 60-bit primes divides it by 2^120, so that
+    Products with plaintexts leave noise of about 2^56; dropping two 60-bit primes divides it by 2^120, so that
     the noise of the result is the rounding of the drop and not a function of the plaintexts. No key switching
     happens, so the special prime is as small as SEAL's chain allows within 218 bits.
     """
