@@ -79,6 +79,7 @@ def agreement_rates(rounds: int = ROUNDS, deviations: Sequence[Deviation] = DEVI
     rng = fresh_stream()
     possible = fractions()
     residues = [np.array([num * pow(den, -1, prime) % prime for num, den in possible]) for prime in PRIMES]
+    covariances = {spared: _covariance(PRIMES[spared:], residues[spared:]) for spared in SPARED}
     expected, variance = (dict.fromkeys(SPARED, 0.0) for _ in range(2))
     rates: dict[tuple[str, int], float] = defaultdict(float)
     for _ in range(rounds):
@@ -86,9 +87,8 @@ def agreement_rates(rounds: int = ROUNDS, deviations: Sequence[Deviation] = DEVI
         left, right = _integers(*possible[truth], rng)
         open_to = {spared: _like(residues[:spared], len(possible), truth) for spared in SPARED}
         for spared, wrong in open_to.items():
-            tampered = list(zip(PRIMES, residues, strict=True))[spared:]
             expected[spared] += len(wrong) / prod(PRIMES[spared:]) / rounds
-            variance[spared] += _variance([(prime, mine[wrong]) for prime, mine in tampered]) / rounds**2
+            variance[spared] += float(covariances[spared][np.ix_(wrong, wrong)].sum()) / rounds**2
         runs = [
             hidden_runs(prime, field.from_integers(left, prime), field.from_integers(right, prime), rng)
             for prime in PRIMES
@@ -117,14 +117,18 @@ def _like(residues: Sequence[Indices], count: int, truth: int) -> Indices:
     return np.flatnonzero(like)
 
 
-def _variance(fields: Sequence[tuple[int, Indices]]) -> float:
-    """That of Σ_f Π_j v_j(f)/n over fractions f, where v_j counts how many of n runs give f's element of field j.
+def _covariance(primes: Sequence[int], residues: Sequence[Indices]) -> npt.NDArray[np.float64]:
+    """That of Π_j v_j(f)/n for every two fractions f, where v_j counts how many of n runs give f's element of field j.
 
     Of n random elements, v of them one and v' of them another, E[v·v'] is n(n − 1)/t², and n/t more for the same one.
     """
     runs = RUNS_PER_ROUND
-    same = [(runs - 1) / (runs * prime**2) + np.equal.outer(mine, mine) / (runs * prime) for prime, mine in fields]
-    return float(np.sum(prod(same) - prod(float(prime) ** -2 for prime, _ in fields)))
+    together = [
+        (runs - 1) / (runs * prime**2) + np.equal.outer(mine, mine) / (runs * prime)
+        for prime, mine in zip(primes, residues, strict=True)
+    ]
+    covariance: npt.NDArray[np.float64] = np.multiply.reduce(together) - float(prod(primes)) ** -2
+    return covariance
 
 
 def _integers(num: int, den: int, rng: Randomness) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
