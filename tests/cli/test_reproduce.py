@@ -70,6 +70,12 @@ def test_interrupted_it_ends_quietly_and_goes_on_later(
     assert worked == ["first", "second"]
 
 
+def test_what_needs_no_data_asks_for_none(fheval: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert fheval("reproduce", "security", "--out", "out", "--quiet").status == 0
+    assert "padded-verified primes=4 runs=1" in Path("out/security.csv").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [

@@ -56,14 +56,13 @@ def reproduce(
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     if out.exists() and not out.is_dir():
         raise ConfigError(f"--out {out}: this is a file. Name a directory.")
-    if not data.is_dir():
-        raise ConfigError(f"--data {data}: there is no such directory. Name the one that holds the published data.")
     # scikit-learn and the rest take seconds to import: not for `fheval reproduce --help`.
     from fheval.experiments.reproduce.experiment import Setting
     from fheval.experiments.reproduce.page import reproduction_page
-    from fheval.experiments.reproduce.run import chosen, run
+    from fheval.experiments.reproduce.run import WITHOUT_DATA, chosen, run
 
-    chosen(what)
+    if not data.is_dir() and not WITHOUT_DATA.issuperset(chosen(what)):
+        raise ConfigError(f"--data {data}: there is no such directory. Name the one that holds the published data.")
     setting = Setting(data, load_engine(engine))
     with weighted_bar(quiet=quiet) as watch:
         outcomes = run(what, setting, out, watch)

@@ -28,6 +28,9 @@ EXPERIMENTS: dict[str, Callable[[Setting], Plan]] = {
 }
 ALL = "all"
 
+# Formulas and synthetic data: the published files play no part.
+WITHOUT_DATA = frozenset({"table3", "security", "division"})
+
 
 class Watcher(Protocol):
     """Is told how the work goes on; weights are about seconds."""
