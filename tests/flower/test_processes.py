@@ -93,13 +93,24 @@ def test_the_status_of_a_child_that_ends_by_itself() -> None:
     assert child.status() == 3
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_is_noted_and_the_handlers_come_back(number: signal.Signals) -> None:
-    before = signal.getsignal(number)
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_is_noted_and_a_second_one_changes_nothing(number: signal.Signals) -> None:
     with told_to_stop() as told:
         os.kill(os.getpid(), number)
         assert told.wait(1)
-    assert signal.getsignal(number) is before
+        os.kill(os.getpid(), number)
+    for again in SIGNALS:
+        os.kill(os.getpid(), again)
+
+
+def test_without_a_signal_the_handlers_come_back() -> None:
+    before = [signal.getsignal(number) for number in SIGNALS]
+    with told_to_stop() as told:
+        assert not told.is_set()
+    assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
 def test_free_ports_are_free() -> None:

@@ -102,14 +102,18 @@ class Child:
 
 @contextmanager
 def told_to_stop() -> Iterator[threading.Event]:
-    """Set an event on SIGINT and SIGTERM instead of ending at once, so that children can be ended first."""
+    """Set an event on SIGINT and SIGTERM instead of ending at once, so that children can be ended first.
+
+    A process that was told is about to end, and must not end differently because it was told twice: from then on both
+    are ignored.
+    """
     told = threading.Event()
     before = {number: signal.signal(number, lambda *_: told.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield told
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if told.is_set() else handler)
 
 
 @contextmanager
