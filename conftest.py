@@ -19,7 +19,7 @@ if "CI" not in os.environ:
 # Collecting doctests imports every module, and these wrap a library that not every Python has.
 collect_ignore = []
 if find_spec("flwr") is None:
-    collect_ignore.append("src/fheval/transports/flower")
+    collect_ignore.append("src/fheval/flower")
 try:
     import openfhe  # noqa: F401  (where it is installed it may still not load)
 except ImportError:

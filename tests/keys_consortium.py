@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-from fheval.keys import BundleContext, Kit, Rules, load_kit
-from fheval.keys.authority import Authority, create_authority
-from fheval.keys.enrolment import enrol_aggregator, enrol_with_new_keys
-from fheval.keys.updating import update_local_kits
+from fheval.consortium import BundleContext, Kit, Rules, load_kit
+from fheval.consortium.authority import Authority, create_authority
+from fheval.consortium.enrolment import enrol_aggregator, enrol_with_new_keys
+from fheval.consortium.updating import update_local_kits
 
 NOW = datetime(2031, 5, 17, 12, 0, tzinfo=timezone.utc)
 DAY = timedelta(days=1)

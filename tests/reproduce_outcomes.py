@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fheval.experiments.reproduce import divisions, figures, security
-from fheval.experiments.reproduce.accuracy import PROTOCOLS, ROUNDED
-from fheval.experiments.reproduce.experiment import Skip
-from fheval.experiments.reproduce.rows import Row
-from fheval.experiments.reproduce.run import Outcome
+from fheval_lab.reproduce import divisions, figures, security
+from fheval_lab.reproduce.accuracy import PROTOCOLS, ROUNDED
+from fheval_lab.reproduce.experiment import Skip
+from fheval_lab.reproduce.rows import Row
+from fheval_lab.reproduce.run import Outcome
 
 HOSTILE = '<script>alert("machine")</script>'
 MACHINE = {"processor": "Abacus, 2 cores", "system": HOSTILE, "threads": "1 (OMP_NUM_THREADS)"}

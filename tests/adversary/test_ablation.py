@@ -11,11 +11,6 @@ import numpy as np
 import pytest
 
 from fheval.engines.clear import ClearEngine
-from fheval.experiments.attacks import Consortium, run_suite
-from fheval.experiments.attacks.on_parties import DenyDropout, DropParty, ReplayEarlier
-from fheval.experiments.attacks.on_slots import MixSides, ScaleAll, ScaleAllButAnchor
-from fheval.experiments.attacks.strategy import Strategy
-from fheval.experiments.attacks.suite import HARMLESS, Tally
 from fheval.field import Residues
 from fheval.protocols import padded, padded_verified, padding, paper_malicious
 from fheval.protocols.blinded_ratio import FloatVector
@@ -26,6 +21,11 @@ from fheval.protocols.paper_semi_honest import the_form
 from fheval.protocols.release import exact_primes
 from fheval.protocols.round import Round
 from fheval.secrets import Secret
+from fheval_lab.attacks import Consortium, run_suite
+from fheval_lab.attacks.on_parties import DenyDropout, DropParty, ReplayEarlier
+from fheval_lab.attacks.on_slots import MixSides, ScaleAll, ScaleAllButAnchor
+from fheval_lab.attacks.strategy import Strategy
+from fheval_lab.attacks.suite import HARMLESS, Tally
 
 TRIES = 12
 

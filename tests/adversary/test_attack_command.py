@@ -10,10 +10,10 @@ import pytest
 
 from fheval.cli import main
 from fheval.engines.clear import ClearEngine
-from fheval.experiments.attacks import Consortium, Findings, experiments
-from fheval.experiments.attacks.released_pair import LeakRate
-from fheval.experiments.attacks.suite import Tally
 from fheval.protocols import PROTOCOLS, padded
+from fheval_lab.attacks import Consortium, Findings, experiments
+from fheval_lab.attacks.released_pair import LeakRate
+from fheval_lab.attacks.suite import Tally
 
 SMALL = ("--tries", "2", "--parties", "3", "--decision-points", "5")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fheval.experiments.attacks.chance import IMPLAUSIBLE, binomial_tails, same_distribution, uniform
-from fheval.experiments.attacks.consortium import fresh_stream
 from fheval.secrets import symmetric_floats
+from fheval_lab.attacks.chance import IMPLAUSIBLE, binomial_tails, same_distribution, uniform
+from fheval_lab.attacks.consortium import fresh_stream
 
 
 @pytest.mark.parametrize(

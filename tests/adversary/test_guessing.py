@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from fheval.experiments.attacks import on_slots
-from fheval.experiments.attacks.guessing import GuessRate, guess_rate
 from fheval.protocols import paper_malicious
 from fheval.protocols.paper_malicious import soundness_bits
 from fheval.secrets import Randomness
+from fheval_lab.attacks import on_slots
+from fheval_lab.attacks.guessing import GuessRate, guess_rate
 
 
 @pytest.mark.parametrize(("decision_points", "splits", "tries"), [(3, 1, 360), (2, 2, 500), (3, 2, 1100)])

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from fheval.engines.clear import ClearEngine
-from fheval.experiments.attacks import Consortium, run_suite
-from fheval.experiments.attacks.chance import IMPLAUSIBLE, binomial_tails, same_distribution
-from fheval.experiments.attacks.consortium import fresh_stream
-from fheval.experiments.attacks.nudging import SHIFTS, accepted_nudges, multiplier_ratios, nudge_rates
-from fheval.experiments.attacks.on_slots import NUDGE, Nudge
 from fheval.protocols.paper_malicious import CommonRandomness
 from fheval.secrets import new_seed
+from fheval_lab.attacks import Consortium, run_suite
+from fheval_lab.attacks.chance import IMPLAUSIBLE, binomial_tails, same_distribution
+from fheval_lab.attacks.consortium import fresh_stream
+from fheval_lab.attacks.nudging import SHIFTS, accepted_nudges, multiplier_ratios, nudge_rates
+from fheval_lab.attacks.on_slots import NUDGE, Nudge
 
 
 def drawn_by_the_protocol(count: int) -> list[float]:

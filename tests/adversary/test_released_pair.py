@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from fheval.experiments.attacks.released_pair import (
+from fheval.protocols.release import Blinding, RoundedRelease
+from fheval.secrets import Randomness, SystemRandomness
+from fheval_lab.attacks.released_pair import (
     Guess,
     LeakRate,
     attack_released_pair,
@@ -22,8 +24,6 @@ from fheval.experiments.attacks.released_pair import (
     guess_size,
     released,
 )
-from fheval.protocols.release import Blinding, RoundedRelease
-from fheval.secrets import Randomness, SystemRandomness
 
 Draw = Callable[[RoundedRelease, Randomness], Blinding]
 HONEST: Draw = RoundedRelease.draw

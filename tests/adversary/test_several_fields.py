@@ -8,13 +8,13 @@ from math import prod
 import pytest
 
 from fheval.errors import VerificationFailed
-from fheval.experiments.attacks.several_fields import BOUND, PRIMES, SPARED, agreement_rates, fractions
-from fheval.experiments.attacks.small_field import DEVIATIONS, Answer
 from fheval.field import Residues
 from fheval.metrics.forms import Form
 from fheval.protocols import padded_verified
 from fheval.protocols.release import exact_ratio
 from fheval.secrets import Randomness
+from fheval_lab.attacks.several_fields import BOUND, PRIMES, SPARED, agreement_rates, fractions
+from fheval_lab.attacks.small_field import DEVIATIONS, Answer
 
 
 def test_every_deviation_is_accepted_as_often_as_random_elements_are() -> None:

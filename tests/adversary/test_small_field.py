@@ -6,8 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from fheval.experiments.attacks import small_field
-from fheval.experiments.attacks.small_field import (
+from fheval.field import Residues
+from fheval.protocols import padded_verified
+from fheval.protocols.padded_verified import SecretMaps
+from fheval.secrets import Randomness, Stream
+from fheval_lab.attacks import small_field
+from fheval_lab.attacks.small_field import (
     DEVIATIONS,
     Acceptance,
     Answer,
@@ -16,10 +20,6 @@ from fheval.experiments.attacks.small_field import (
     scale_all,
     scale_all_but_one,
 )
-from fheval.field import Residues
-from fheval.protocols import padded_verified
-from fheval.protocols.padded_verified import SecretMaps
-from fheval.secrets import Randomness, Stream
 
 
 @pytest.mark.parametrize("prime", small_field.PRIMES)

@@ -7,14 +7,14 @@ import pytest
 from fheval.engines import load_engine
 from fheval.engines.clear import ClearEngine
 from fheval.errors import ConfigError, RemoteProtocolError, VerificationFailed
-from fheval.experiments.attacks import STRATEGIES, Consortium, run_suite, strategies_named
-from fheval.experiments.attacks.on_parties import DropParty, SwapParties
-from fheval.experiments.attacks.on_slots import ScaleAll
-from fheval.experiments.attacks.strategy import RESISTANT, Strategy
-from fheval.experiments.attacks.suite import HARMLESS, Tally, adversary, suitable
 from fheval.protocols import PROTOCOLS
+from fheval.protocols.watch import InProcess
 from fheval.secrets import SystemRandomness
-from fheval.transports.in_process import InProcess
+from fheval_lab.attacks import STRATEGIES, Consortium, run_suite, strategies_named
+from fheval_lab.attacks.on_parties import DropParty, SwapParties
+from fheval_lab.attacks.on_slots import ScaleAll
+from fheval_lab.attacks.strategy import RESISTANT, Strategy
+from fheval_lab.attacks.suite import HARMLESS, Tally, adversary, suitable
 
 TRIES = 10
 

@@ -11,16 +11,6 @@ import pytest
 from fheval.engines import Ciphertext, Evaluator
 from fheval.engines.clear import ClearEngine
 from fheval.engines.parameters import CKKS_PAPER
-from fheval.experiments.attacks import Consortium
-from fheval.experiments.attacks.chance import IMPLAUSIBLE, uniform
-from fheval.experiments.attacks.consortium import fresh_stream
-from fheval.experiments.attacks.views import (
-    compare_slots,
-    compare_uploads,
-    divide_slots,
-    padded_counts,
-    subtract_uploads,
-)
 from fheval.field import Residues
 from fheval.protocols import PROTOCOLS, padded, padded_verified, padding, paper_malicious, paper_semi_honest
 from fheval.protocols.blinded_ratio import FloatVector
@@ -28,6 +18,16 @@ from fheval.protocols.padded import SlotLayout
 from fheval.protocols.padding import LinearCircuit
 from fheval.protocols.round import Round
 from fheval.secrets import Randomness, Secret, derive, new_seed, residues
+from fheval_lab.attacks import Consortium
+from fheval_lab.attacks.chance import IMPLAUSIBLE, uniform
+from fheval_lab.attacks.consortium import fresh_stream
+from fheval_lab.attacks.views import (
+    compare_slots,
+    compare_uploads,
+    divide_slots,
+    padded_counts,
+    subtract_uploads,
+)
 
 PADDED = ("padded", "padded-verified")
 LAYOUTS: dict[str, Callable[[Round], SlotLayout]] = {

@@ -13,9 +13,12 @@ LAYERS = (
     {"secrets", "wire", "field"},
     {"counting", "metrics", "engines"},
     {"protocols"},
-    {"transports", "keys"},
     {"evaluation"},
-    {"experiments", "report", "baselines"},
+    {"consortium"},
+    {"party"},
+    {"aggregator"},
+    {"flower"},
+    {"report"},
     {PACKAGE},
     {"cli", "__main__"},
 )
@@ -25,7 +28,7 @@ HEIGHT = {part: height for height, layer in enumerate(LAYERS) for part in layer}
 HOMES = {
     "openfhe": "fheval.engines.openfhe",
     "tenseal": "fheval.engines.seal",
-    "flwr": "fheval.transports.flower",
+    "flwr": "fheval.flower",
 }
 
 PREDICTABLE = ("random", "numpy.random")

@@ -15,9 +15,9 @@ import pytest
 from browser.chromium import Browser, Tab, installed, running
 from fheval import evaluate
 from fheval.engines.clear import ClearEngine
-from fheval.experiments.reproduce.page import reproduction_page
 from fheval.report.account import account_of
 from fheval.report.round_page import round_page
+from fheval_lab.reproduce.page import reproduction_page
 from reproduce_outcomes import every_outcome
 
 WHEN = datetime(2026, 11, 15, 12, 30, tzinfo=timezone.utc)

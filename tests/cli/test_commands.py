@@ -12,7 +12,7 @@ from fheval.cli import COMMANDS
 from fheval.cli.deferred import Deferred
 from fheval.version import __version__
 
-HEAVY = ("numpy", "polars", "sklearn", "tenseal", "openfhe", "cryptography", "fheval.counting", "fheval.keys")
+HEAVY = ("numpy", "polars", "sklearn", "tenseal", "openfhe", "cryptography", "fheval.counting", "fheval.consortium")
 
 
 def test_version(fheval: Session) -> None:

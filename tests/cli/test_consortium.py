@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from fheval.cli import main
-from fheval.keys import load_aggregator_kit, load_kit
+from fheval.consortium import load_aggregator_kit, load_kit
 
 MEMBERS = ("alder", "birch", "cedar")
 

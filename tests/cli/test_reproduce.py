@@ -10,15 +10,15 @@ import pytest
 
 from cli.session import Session
 from fheval.engines.clear import ClearEngine
-from fheval.experiments.reproduce import run as running
-from fheval.experiments.reproduce.cells import Cell
-from fheval.experiments.reproduce.experiment import Plan
-from fheval.experiments.reproduce.rows import Row
+from fheval_lab.reproduce import run as running
+from fheval_lab.reproduce.cells import Cell
+from fheval_lab.reproduce.experiment import Plan
+from fheval_lab.reproduce.rows import Row
 
 
 @pytest.fixture(autouse=True)
 def plaintext(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fheval.cli.reproduce.load_engine", lambda _: ClearEngine())
+    monkeypatch.setattr("fheval_lab.cli.reproduce.load_engine", lambda _: ClearEngine())
 
 
 def test_json_csv_and_a_page(fheval: Session, tmp_path: Path) -> None:

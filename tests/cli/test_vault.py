@@ -18,16 +18,16 @@ import numpy as np
 import pytest
 
 from cli.session import Session, command
+from fheval.aggregator.conductor import Exchange, Plan, Report, conduct, drive
+from fheval.consortium import verify
+from fheval.consortium.authority import load_authority
 from fheval.counting import Counts, Grid, count_file
 from fheval.engines import load_engine
 from fheval.errors import CohortTooSmall, TransportError
-from fheval.keys import verify
-from fheval.keys.authority import load_authority
 from fheval.metrics.question import Question
+from fheval.party.client import ask
+from fheval.party.messages import REFUSAL, Greeting, Hello, Reply, Stage, request
 from fheval.secrets import SystemRandomness
-from fheval.transports.conductor import Exchange, Plan, Report, conduct, drive
-from fheval.transports.vault.client import ask
-from fheval.transports.vault.messages import REFUSAL, Greeting, Hello, Reply, Stage, request
 from fheval.wire import decode
 from vault.requests import changed
 from vault.trial import write_scores
@@ -339,7 +339,7 @@ def test_no_round_yet(kits: Path, fheval: Session) -> None:
 def test_memory_stays_private() -> None:
     program = (
         "import ctypes, json, resource\n"
-        "from fheval.transports.vault.hardening import keep_memory_private\n"
+        "from fheval.party.hardening import keep_memory_private\n"
         "keep_memory_private()\n"
         "print(json.dumps([ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), resource.getrlimit(resource.RLIMIT_CORE)]))\n"
     )

@@ -19,7 +19,7 @@ import numpy as np
 
 from fheval.cli import main
 from fheval.counting import Counts
-from fheval.transports.flower.processes import Process, descendants, free_port
+from fheval.flower.processes import Process, descendants, free_port
 
 FHEVAL = str(Path(sys.executable).with_name("fheval"))
 # The machine may be busy with other tests; all of these end long before on an idle one.

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
+from fheval.consortium import Rules, install_policy
+from fheval.consortium.authority import create_authority
+from fheval.consortium.enrolment import enrol_aggregator, enrol_with_new_keys
 from fheval.counting import Counts, Grid
-from fheval.keys import Rules, install_policy
-from fheval.keys.authority import create_authority
-from fheval.keys.enrolment import enrol_aggregator, enrol_with_new_keys
+from fheval.flower.orders import Order
 from fheval.metrics.question import Question
-from fheval.transports.flower.orders import Order
-from fheval.transports.vault.ledger import Ledger
-from fheval.transports.vault.verdict import Verdict
+from fheval.party.ledger import Ledger
+from fheval.party.verdict import Verdict
 
 POINTS = 50
 ROWS = 40

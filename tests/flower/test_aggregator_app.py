@@ -12,11 +12,11 @@ from flwr.app import Context, RecordDict, UserConfig
 from flwr.serverapp import Grid
 
 from fheval.errors import CohortTooSmall, ConfigError
-from fheval.transports.flower import exchange as exchange_module
-from fheval.transports.flower.aggregator import carry_out, main
-from fheval.transports.flower.orders import Order, Summary, place_order, read_outcome
-from fheval.transports.flower.relay import make_app
-from fheval.transports.flower.state import STATE_VARIABLE, Registered, Registry, State
+from fheval.flower import exchange as exchange_module
+from fheval.flower.aggregator import carry_out, main
+from fheval.flower.orders import Order, Summary, place_order, read_outcome
+from fheval.flower.relay import make_app
+from fheval.flower.state import STATE_VARIABLE, Registered, Registry, State
 from flower.app_grid import AppGrid
 from flower.parties import Parties, make_parties
 from flower.simulated.fheval_simulated.party import to_core

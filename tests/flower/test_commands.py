@@ -17,10 +17,10 @@ import pytest
 from cli.session import Session
 from fheval.cli import aggregator as aggregator_command
 from fheval.errors import ConfigError
+from fheval.flower.orders import Order, Summary
+from fheval.flower.state import State
+from fheval.flower.supernode import node_config
 from fheval.metrics.question import Question
-from fheval.transports.flower.orders import Order, Summary
-from fheval.transports.flower.state import State
-from fheval.transports.flower.supernode import node_config
 from flower.parties import Parties, make_parties
 from flower.samples import SUMMARY
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from fheval.errors import ConfigError, TransportError
-from fheval.transports.flower import control as control_module
-from fheval.transports.flower.console import END
-from fheval.transports.flower.control import Control, RunStatus
-from fheval.transports.flower.environment import flower_environment, flower_program
-from fheval.transports.flower.state import State
+from fheval.flower import control as control_module
+from fheval.flower.console import END
+from fheval.flower.control import Control, RunStatus
+from fheval.flower.environment import flower_environment, flower_program
+from fheval.flower.state import State
 
 
 class Flwr:

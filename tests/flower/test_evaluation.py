@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from fheval.errors import CohortTooSmall, ConfigError, TransportError
-from fheval.transports.flower import evaluation
-from fheval.transports.flower.control import RunStatus
-from fheval.transports.flower.evaluation import APP, evaluate
-from fheval.transports.flower.orders import Failure, Outcome, read_order, write_outcome
-from fheval.transports.flower.state import Running, State
+from fheval.flower import evaluation
+from fheval.flower.control import RunStatus
+from fheval.flower.evaluation import APP, evaluate
+from fheval.flower.orders import Failure, Outcome, read_order, write_outcome
+from fheval.flower.state import Running, State
 from flower.samples import ORDER, SUMMARY
 
 DONE = Outcome(summary=SUMMARY)

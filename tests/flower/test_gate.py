@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from fheval.errors import ConfigError
-from fheval.transports.flower import gate
-from fheval.transports.flower.gate import opened_gate, reserved
-from fheval.transports.flower.processes import free_port
-from fheval.transports.flower.state import State
+from fheval.flower import gate
+from fheval.flower.gate import opened_gate, reserved
+from fheval.flower.processes import free_port
+from fheval.flower.state import State
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
 # The last words of each answer there is.

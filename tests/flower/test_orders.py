@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from fheval.aggregator.conductor import EpochKeys
 from fheval.engines.parameters import bfv_linear, plain_moduli
 from fheval.errors import CohortTooSmall, ConfigError, LocalProtocolError, TransportError
-from fheval.protocols.round import PublicSetup
-from fheval.transports.conductor import EpochKeys
-from fheval.transports.flower import evaluation
-from fheval.transports.flower.orders import (
+from fheval.flower import evaluation
+from fheval.flower.orders import (
     Failure,
     Outcome,
     clear_order,
@@ -24,8 +23,9 @@ from fheval.transports.flower.orders import (
     read_outcome,
     write_outcome,
 )
-from fheval.transports.flower.state import Registered, Registry, Running, State
-from fheval.transports.vault.messages import Epoch
+from fheval.flower.state import Registered, Registry, Running, State
+from fheval.party.messages import Epoch
+from fheval.protocols.round import PublicSetup
 from flower.samples import ORDER
 
 

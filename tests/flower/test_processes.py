@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fheval.transports.flower.processes import Child, Process, descendants, free_port, told_to_stop
+from fheval.flower.processes import Child, Process, descendants, free_port, told_to_stop
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
 # Starts a stubborn process in a session of its own, as SuperLink does with its SuperExec, and says its id.

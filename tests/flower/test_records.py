@@ -6,7 +6,7 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from fheval.errors import RemoteProtocolError
-from fheval.transports.flower.records import pack, unpack
+from fheval.flower.records import pack, unpack
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", bytes(range(256)), b"x" * (6 << 20)])

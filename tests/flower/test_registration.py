@@ -10,11 +10,11 @@ from typing import cast
 
 import pytest
 
+from fheval.consortium import AggregatorKit
 from fheval.errors import TransportError
-from fheval.keys import AggregatorKit
-from fheval.transports.flower.control import Control
-from fheval.transports.flower.state import State
-from fheval.transports.flower.superlink import register_members
+from fheval.flower.control import Control
+from fheval.flower.state import State
+from fheval.flower.superlink import register_members
 
 
 @dataclass

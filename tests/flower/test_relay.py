@@ -12,10 +12,10 @@ import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from fheval.errors import ConfigError, TransportError
-from fheval.transports.flower.records import MESSAGE_TYPE, pack, unpack
-from fheval.transports.flower.relay import make_app
-from fheval.transports.flower.shim import app, to_socket
-from fheval.transports.vault.framing import receive_frame, send_frame
+from fheval.flower.records import MESSAGE_TYPE, pack, unpack
+from fheval.flower.relay import make_app
+from fheval.flower.shim import app, to_socket
+from fheval.party.framing import receive_frame, send_frame
 
 pytestmark = pytest.mark.usefixtures("_as_an_app")
 

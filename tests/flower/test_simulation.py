@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from fheval.transports.flower.environment import flower_environment, flower_program
-from fheval.transports.flower.orders import Order, Outcome, place_order, read_outcome
-from fheval.transports.flower.processes import Child, free_port
-from fheval.transports.flower.state import STATE_VARIABLE, State
+from fheval.flower.environment import flower_environment, flower_program
+from fheval.flower.orders import Order, Outcome, place_order, read_outcome
+from fheval.flower.processes import Child, free_port
+from fheval.flower.state import STATE_VARIABLE, State
 from flower.parties import Parties, make_parties
 
 pytestmark = pytest.mark.slow

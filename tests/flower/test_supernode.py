@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from fheval.errors import ConfigError, TransportError
-from fheval.transports.flower import supernode as module
-from fheval.transports.flower.supernode import SuperNode, run_supernode
+from fheval.flower import supernode as module
+from fheval.flower.supernode import SuperNode, run_supernode
 
 
 @pytest.fixture

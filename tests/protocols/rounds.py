@@ -27,8 +27,8 @@ from fheval.protocols.round import (
     leader_set_up,
     new_round_id,
 )
+from fheval.protocols.watch import InProcess
 from fheval.secrets import Randomness, SystemRandomness
-from fheval.transports.in_process import InProcess
 
 CLEAR = ClearEngine()
 PADDED = ("padded", "padded-verified")

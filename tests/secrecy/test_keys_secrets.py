@@ -18,12 +18,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from fheval.consortium import load_kit, open_bundle, seal_bundle, sign
+from fheval.consortium.bundle import SealedBundle
+from fheval.consortium.enrolment import answer_request, make_request
+from fheval.consortium.member_keys import MemberKeys, read_opening_key
+from fheval.consortium.sealing import OpeningKey
 from fheval.errors import FhevalError
-from fheval.keys import load_kit, open_bundle, seal_bundle, sign
-from fheval.keys.bundle import SealedBundle
-from fheval.keys.enrolment import answer_request, make_request
-from fheval.keys.member_keys import MemberKeys, read_opening_key
-from fheval.keys.sealing import OpeningKey
 from fheval.secrets import Secret
 from fheval.wire import decode
 from keys_consortium import NOW, Consortium, consortium

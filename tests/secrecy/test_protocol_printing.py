@@ -25,8 +25,8 @@ from fheval.protocols.padded_verified import SecretMaps
 from fheval.protocols.paper_malicious import CommonRandomness
 from fheval.protocols.release import RoundedRelease
 from fheval.protocols.round import Outcome, PartySecrets
+from fheval.protocols.watch import InProcess
 from fheval.secrets import Secret, Stream, SystemRandomness
-from fheval.transports.in_process import InProcess
 from fheval.wire import Message
 from protocols.rounds import ALL, CLEAR, PADDED, Cast, a_round, contributions_of, curve
 

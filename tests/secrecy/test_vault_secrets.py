@@ -14,18 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fheval.aggregator.conductor import Plan, drive
 from fheval.counting import Grid
 from fheval.engines import load_engine
 from fheval.metrics.question import Question
+from fheval.party import epoch, verdict
+from fheval.party.ledger_records import Entry
+from fheval.party.messages import REFUSAL, Epoch, Pads, SetUp, Stage, Submit, request
+from fheval.party.steps import Answer
+from fheval.party.verdict import Ending, Verdict, leader_seal, party_unseal
 from fheval.protocols import padding
 from fheval.protocols.round import PartySecrets, PublicSetup, Round, leader_set_up
 from fheval.secrets import Secret, SystemRandomness
-from fheval.transports.conductor import Plan, drive
-from fheval.transports.vault import epoch, verdict
-from fheval.transports.vault.ledger_records import Entry
-from fheval.transports.vault.messages import REFUSAL, Epoch, Pads, SetUp, Stage, Submit, request
-from fheval.transports.vault.steps import Answer
-from fheval.transports.vault.verdict import Ending, Verdict, leader_seal, party_unseal
 from keys_consortium import Consortium
 from vault.requests import changed, opened, played_until
 from vault.trial import ALL, CLEAR, NAMES, PADDED, POINTS, Trial, Wire, make_consortium, running
@@ -55,7 +55,7 @@ class Overheard:
             self.made.append(made[0])
             return made
 
-        monkeypatch.setattr("fheval.transports.vault.epoch.leader_set_up", listening)
+        monkeypatch.setattr("fheval.party.epoch.leader_set_up", listening)
 
     def needles(self) -> list[bytes]:
         """Pieces of the secrets that occur by chance nowhere else: the seeds, and the middles of large keys."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fheval.baselines.division import (
+from fheval.engines.clear import ClearEngine
+from fheval.errors import ConfigError, EngineError, PrecisionError
+from fheval_lab.baselines.division import (
     CKKS_DIVISION,
     TOLERANCE,
     Approximation,
@@ -15,8 +17,6 @@ from fheval.baselines.division import (
     effort_needed,
     in_plaintext,
 )
-from fheval.engines.clear import ClearEngine
-from fheval.errors import ConfigError, EngineError, PrecisionError
 
 AUC = 0.75
 

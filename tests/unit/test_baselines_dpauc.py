@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fheval.baselines import optional
-from fheval.baselines.data import Parties
-from fheval.baselines.dpauc import ESTIMATORS, Estimator, aggregator_add, dpauc, laplace_mechanism, party_statistics
-from fheval.baselines.pooled import trapezoid_auc
 from fheval.counting import Counts
 from fheval.errors import ConfigError, InputError, UndefinedMetric
 from fheval.secrets import Secret, derive, integer_below
+from fheval_lab.baselines import optional
+from fheval_lab.baselines.data import Parties
+from fheval_lab.baselines.dpauc import ESTIMATORS, Estimator, aggregator_add, dpauc, laplace_mechanism, party_statistics
+from fheval_lab.baselines.pooled import trapezoid_auc
 from published_data import published_file
 
 needs_opendp = pytest.mark.skipif(find_spec("opendp") is None, reason="OpenDP is not installed")

@@ -20,14 +20,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fheval.baselines import mpc, optional
-from fheval.baselines.data import check_parties
-from fheval.baselines.merging import MergeNetwork, merge_network
-from fheval.baselines.mpc import mpc_auc, owners_share
-from fheval.baselines.mpc_worker import InheritedListenerLoop, Job, Report
-from fheval.baselines.score_codes import FORMATS, common_format
 from fheval.errors import ConfigError, InputError, LocalProtocolError, TransportError, UndefinedMetric
 from fheval.secrets import Secret, SystemRandomness, derive
+from fheval_lab.baselines import mpc, optional
+from fheval_lab.baselines.data import check_parties
+from fheval_lab.baselines.merging import MergeNetwork, merge_network
+from fheval_lab.baselines.mpc import mpc_auc, owners_share
+from fheval_lab.baselines.mpc_worker import InheritedListenerLoop, Job, Report
+from fheval_lab.baselines.score_codes import FORMATS, common_format
 from pairwise_auc import pairwise_auc
 
 needs_mpyc = pytest.mark.skipif(find_spec("mpyc") is None, reason="MPyC is not installed")
@@ -267,7 +267,7 @@ def test_exact_at_larger_sizes(parties: int, samples: int, steps: int) -> None:
 
 
 CALLER = """
-from fheval.baselines.mpc import mpc_auc
+from fheval_lab.baselines.mpc import mpc_auc
 mpc_auc([([0, 1] * 400, [i / 1001 for i in range(800)])] * 2, timeout=120)
 """
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fheval.baselines import optional
-from fheval.baselines.pooled import sklearn_auc, trapezoid_auc
-from fheval.baselines.tensorflow import keras_auc, tensorflow_auc
 from fheval.counting import Counts
 from fheval.errors import ConfigError, InputError, UndefinedMetric
+from fheval_lab.baselines import optional
+from fheval_lab.baselines.pooled import sklearn_auc, trapezoid_auc
+from fheval_lab.baselines.tensorflow import keras_auc, tensorflow_auc
 from pairwise_auc import pairwise_auc
 from published_data import published_file
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from fheval.engines.clear import ClearEngine
-from fheval.experiments import bench_suite
-from fheval.experiments.bench_suite import (
+from fheval_lab.bench import suite as bench_suite
+from fheval_lab.bench.suite import (
     MALICIOUS,
     MANY_PARTIES,
     PADDED,

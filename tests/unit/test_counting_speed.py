@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from fheval.experiments.bench_counting import counting_speedup
+from fheval_lab.bench.counting import counting_speedup
 
 # VmHWM and not ru_maxrss: the latter starts at the peak of the process that started this one.
 PEAK = """

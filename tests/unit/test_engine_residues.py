@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fheval.engines.residues import Frame, Shape, Span, bare, find_spans, repeated_primes
+from fheval.engines.openfhe.residues import Frame, Shape, Span, bare, find_spans, repeated_primes
 from fheval.errors import EngineError
 from fheval.field import ntt_primes
 

@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import NameOID
 
+from fheval.consortium import Rules, certificates, load_aggregator_kit
+from fheval.consortium.authority import create_authority, import_authority, load_authority
+from fheval.consortium.enrolment import enrol_with_new_keys
+from fheval.consortium.files import write_public, write_secret
 from fheval.errors import ConfigError
-from fheval.keys import Rules, certificates, load_aggregator_kit
-from fheval.keys.authority import create_authority, import_authority, load_authority
-from fheval.keys.enrolment import enrol_with_new_keys
-from fheval.keys.files import write_public, write_secret
 from fheval.secrets import Secret
 from keys_consortium import DAY, NAMES, NOW, Consortium, consortium
 

@@ -12,11 +12,11 @@ import pytest
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from fheval.consortium import BundleContext, Identity, MemberRecord, bundle_id, open_bundle, seal_bundle
+from fheval.consortium.bundle import BundleHeader, SealedBundle, _signed_bytes
+from fheval.consortium.records import domain
+from fheval.consortium.sealing import seal
 from fheval.errors import RemoteProtocolError
-from fheval.keys import BundleContext, Identity, MemberRecord, bundle_id, open_bundle, seal_bundle
-from fheval.keys.bundle import BundleHeader, SealedBundle, _signed_bytes
-from fheval.keys.records import domain
-from fheval.keys.sealing import seal
 from fheval.secrets import Secret
 from fheval.wire import decode, encode
 from keys_consortium import DAY, NAMES, NOW, Consortium, consortium

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from fheval.consortium import certificates, issuing
 from fheval.errors import ConfigError
-from fheval.keys import certificates, issuing
 from fheval.secrets import Secret
 from keys_consortium import DAY, NOW, consortium
 

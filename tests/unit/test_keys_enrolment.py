@@ -12,10 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from fheval.errors import ConfigError, FhevalError, RemoteProtocolError
-from fheval.keys import Rules, install_policy, issuing, load_aggregator_kit, load_kit
-from fheval.keys.authority import Authority, import_authority
-from fheval.keys.enrolment import (
+from fheval.consortium import Rules, install_policy, issuing, load_aggregator_kit, load_kit
+from fheval.consortium.authority import Authority, import_authority
+from fheval.consortium.enrolment import (
     EnrolmentReply,
     EnrolmentRequest,
     accept_reply,
@@ -24,9 +23,10 @@ from fheval.keys.enrolment import (
     make_request,
     request_fingerprint,
 )
-from fheval.keys.files import write_secret
-from fheval.keys.member_keys import private_pem, read_signing_key
-from fheval.keys.records import domain
+from fheval.consortium.files import write_secret
+from fheval.consortium.member_keys import private_pem, read_signing_key
+from fheval.consortium.records import domain
+from fheval.errors import ConfigError, FhevalError, RemoteProtocolError
 from fheval.secrets import Secret
 from fheval.wire import decode, encode
 from keys_consortium import DAY, NAMES, NOW, Consortium, consortium

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from fheval.consortium import files
 from fheval.errors import ConfigError
-from fheval.keys import files
 from fheval.secrets import Secret
 
 

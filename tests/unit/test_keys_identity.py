@@ -9,10 +9,10 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 from msgspec.structs import replace
 
+from fheval.consortium import Identity, sign, verify
+from fheval.consortium.identity import SignedContent
+from fheval.consortium.records import domain
 from fheval.errors import RemoteProtocolError
-from fheval.keys import Identity, sign, verify
-from fheval.keys.identity import SignedContent
-from fheval.keys.records import domain
 from fheval.wire import encode
 from keys_consortium import NAMES, NOW, Consortium, consortium
 

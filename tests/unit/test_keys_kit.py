@@ -14,12 +14,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from fheval.consortium import RoundTerms, Rules, install_policy, load_aggregator_kit, load_kit, supernode_files
+from fheval.consortium.authority import load_authority
+from fheval.consortium.member_keys import MemberKeys
+from fheval.consortium.policy import sign_policy
+from fheval.consortium.updating import update_local_kits
 from fheval.errors import ConfigError, RemoteProtocolError
-from fheval.keys import RoundTerms, Rules, install_policy, load_aggregator_kit, load_kit, supernode_files
-from fheval.keys.authority import load_authority
-from fheval.keys.member_keys import MemberKeys
-from fheval.keys.policy import sign_policy
-from fheval.keys.updating import update_local_kits
 from keys_consortium import DAY, NAMES, NOW, Consortium, consortium
 
 TERMS = RoundTerms(roster=NAMES, protocol="padded", precision=1e-4, decision_points=100, minimum_cohort=3)

@@ -12,11 +12,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from fheval.consortium import Policy, RoundTerms, Rules, TrustAnchor, issuing
+from fheval.consortium.member_keys import MemberKeys
+from fheval.consortium.policy import SignedPolicy, open_policy, sign_policy
+from fheval.consortium.records import domain
 from fheval.errors import CohortTooSmall, ConfigError, RemoteProtocolError
-from fheval.keys import Policy, RoundTerms, Rules, TrustAnchor, issuing
-from fheval.keys.member_keys import MemberKeys
-from fheval.keys.policy import SignedPolicy, open_policy, sign_policy
-from fheval.keys.records import domain
 from fheval.secrets import Secret
 from fheval.wire import HEADER, decode, encode
 from keys_consortium import DAY, NAMES, NOW, Consortium, consortium

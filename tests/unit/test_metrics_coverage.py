@@ -21,8 +21,8 @@ from fheval.metrics.party import tally_party
 from fheval.metrics.question import Question
 from fheval.protocols import run_round
 from fheval.protocols.round import Round
+from fheval.protocols.watch import InProcess
 from fheval.secrets import Secret, Stream, derive
-from fheval.transports.in_process import InProcess
 
 SEEDS = (20261115, 1, 2, 3, 4, 5)
 STUDIES = 400

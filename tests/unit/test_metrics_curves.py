@@ -19,8 +19,8 @@ from fheval.metrics.question import Slice
 from fheval.protocols import curve, padding
 from fheval.protocols.curve import Aggregator, PaddedSums, leader_open, party_submit, party_unseal
 from fheval.protocols.round import Round
+from fheval.protocols.watch import InProcess
 from fheval.secrets import Secret, SystemRandomness
-from fheval.transports.in_process import InProcess
 
 POINTS = 21
 RNG = SystemRandomness()

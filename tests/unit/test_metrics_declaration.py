@@ -10,8 +10,8 @@ from fheval.errors import ConfigError, RemoteProtocolError
 from fheval.metrics.groups import Rule
 from fheval.protocols import declaration
 from fheval.protocols.declaration import Leader, SealedAnswer, party_complete, party_declare, party_read
+from fheval.protocols.watch import InProcess
 from fheval.secrets import Secret, SystemRandomness
-from fheval.transports.in_process import InProcess
 from fheval.wire import Message, encode
 
 RULE = Rule(minimum_size=3, minimum_parties=2)

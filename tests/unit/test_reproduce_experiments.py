@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from fheval.engines.clear import ClearEngine
-from fheval.experiments.reproduce import accuracy, closeness, communication, divisions, figures, printed, security
-from fheval.experiments.reproduce.data_sets import PRINTED, DataSet, Name, data_sets
-from fheval.experiments.reproduce.experiment import Setting
-from fheval.experiments.reproduce.rounds import Traffic
-from fheval.experiments.reproduce.run import EXPERIMENTS
+from fheval_lab.reproduce import accuracy, closeness, communication, divisions, figures, printed, security
+from fheval_lab.reproduce.data_sets import PRINTED, DataSet, Name, data_sets
+from fheval_lab.reproduce.experiment import Setting
+from fheval_lab.reproduce.rounds import Traffic
+from fheval_lab.reproduce.run import EXPERIMENTS
 from published_data import published_file
 
 ENGINE = ClearEngine()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from html.parser import HTMLParser
 
-from fheval.experiments.reproduce.page import reproduction_page
-from fheval.experiments.reproduce.run import EXPERIMENTS, Outcome
+from fheval_lab.reproduce.page import reproduction_page
+from fheval_lab.reproduce.run import EXPERIMENTS, Outcome
 from reproduce_outcomes import HOSTILE, every_outcome
 
 WHEN = datetime(2026, 11, 15, 12, 30, tzinfo=timezone.utc)

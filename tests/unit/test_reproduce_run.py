@@ -13,11 +13,11 @@ import pytest
 
 from fheval.engines.clear import ClearEngine
 from fheval.errors import ConfigError, VerificationFailed
-from fheval.experiments.reproduce import run as running
-from fheval.experiments.reproduce.cells import Cell, Finished, Store
-from fheval.experiments.reproduce.data_sets import DataSet, data_sets
-from fheval.experiments.reproduce.experiment import Plan, Setting, Skip, present_and_missing
-from fheval.experiments.reproduce.rows import Row, as_csv, as_json
+from fheval_lab.reproduce import run as running
+from fheval_lab.reproduce.cells import Cell, Finished, Store
+from fheval_lab.reproduce.data_sets import DataSet, data_sets
+from fheval_lab.reproduce.experiment import Plan, Setting, Skip, present_and_missing
+from fheval_lab.reproduce.rows import Row, as_csv, as_json
 
 CONTRACT = ["data", "size", "decision_points", "column", "value", "std", "printed"]
 ROW = Row(data="celeba", size=100, decision_points=25, column="padded", value=0.9, std=0.0, printed=0.8934)
@@ -71,7 +71,7 @@ def test_a_cell_of_other_inputs_or_name_or_version_does_not(tmp_path: Path, monk
     store.put(kept, Finished(rows=(ROW,), machine=MACHINE))
     assert store.get(replace(kept, inputs={"data": "2"})) is None
     assert store.get(replace(kept, name="b")) is None
-    monkeypatch.setattr("fheval.experiments.reproduce.cells.__version__", "999")
+    monkeypatch.setattr("fheval_lab.reproduce.cells.__version__", "999")
     assert store.get(kept) is None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fheval.keys.authority import load_authority
+from fheval.consortium.authority import load_authority
 from keys_consortium import Consortium
 from vault.trial import Trial, make_consortium, running
 

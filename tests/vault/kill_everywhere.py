@@ -23,14 +23,14 @@ from typing import Any
 
 import msgspec
 
+from fheval.aggregator.conductor import Exchange, drive
+from fheval.consortium import load_kit
 from fheval.errors import TransportError
-from fheval.keys import load_kit
-from fheval.transports.conductor import Exchange, drive
-from fheval.transports.vault.core import VaultCore
-from fheval.transports.vault.data_set import DataSet
-from fheval.transports.vault.framing import receive_frame, send_frame
-from fheval.transports.vault.ledger import Ledger
-from fheval.transports.vault.messages import REFUSAL, Stage
+from fheval.party.core import VaultCore
+from fheval.party.data_set import DataSet
+from fheval.party.framing import receive_frame, send_frame
+from fheval.party.ledger import Ledger
+from fheval.party.messages import REFUSAL, Stage
 from keys_consortium import NOW
 from vault.trial import NAMES, RULES, PicksTheFirst, Trial, make_consortium, write_scores
 

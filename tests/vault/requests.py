@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
+from fheval.aggregator.conductor import Exchange, drive
+from fheval.party.messages import REFUSAL, REQUESTS, Claim, Reply, Request, SetUp, Stage, request
 from fheval.protocols.round import Round, new_round_id
 from fheval.secrets import SystemRandomness
-from fheval.transports.conductor import Exchange, drive
-from fheval.transports.vault.messages import REFUSAL, REQUESTS, Claim, Reply, Request, SetUp, Stage, request
 from fheval.wire import Message, decode
 from vault.trial import NAMES, Trial, Wire
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
+from fheval.aggregator.conductor import Exchange, Report, drive
 from fheval.engines import load_engine
+from fheval.party import steps
+from fheval.party.checking import digest_of
+from fheval.party.data_set import DataSet
+from fheval.party.messages import Broadcast, Receipt, Reply, Result, Stage, Submission
+from fheval.party.verdict import Ending, Verdict, leader_seal
 from fheval.protocols import PROTOCOLS, padding
 from fheval.protocols.padded import PaddedResult
 from fheval.protocols.round import Round
-from fheval.transports.conductor import Exchange, Report, drive
-from fheval.transports.vault import steps
-from fheval.transports.vault.checking import digest_of
-from fheval.transports.vault.data_set import DataSet
-from fheval.transports.vault.messages import Broadcast, Receipt, Reply, Result, Stage, Submission
-from fheval.transports.vault.verdict import Ending, Verdict, leader_seal
 from fheval.wire import decode, encode
 from vault.requests import changed, is_refused, opened, played_until
 from vault.trial import ALL, NAMES, PADDED, PAPER, PicksTheFirst, Trial, Wire

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from fheval.aggregator.conductor import Exchange, Report, drive, in_process
 from fheval.errors import CohortTooSmall, RemoteProtocolError, TransportError
-from fheval.transports.conductor import Exchange, Report, drive, in_process
-from fheval.transports.vault.epoch import make_keys
-from fheval.transports.vault.messages import REFUSAL, KeySetUp, Reply, Stage
+from fheval.party.epoch import make_keys
+from fheval.party.messages import REFUSAL, KeySetUp, Reply, Stage
 from fheval.wire import decode, encode
 from vault.trial import NAMES, PADDED, PicksTheFirst, Trial
 
@@ -90,7 +90,7 @@ def test_a_set_up_that_leaves_a_party_out(trial: Trial, monkeypatch: pytest.Monk
             return made
         return msgspec.structs.replace(made, bundles={n: b for n, b in made.bundles.items() if n != "maple"})
 
-    monkeypatch.setattr("fheval.transports.vault.steps.make_keys", forgetful)
+    monkeypatch.setattr("fheval.party.steps.make_keys", forgetful)
     report = play(trial, lambda _, replies: replies)
     assert [attempt.leader for attempt in report.attempts] == calls == ["alder", "birch"]
 

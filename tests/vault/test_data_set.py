@@ -11,9 +11,9 @@ from fheval.counting import Grid, count_file
 from fheval.errors import InputError
 from fheval.metrics.forms import auc_contribution
 from fheval.metrics.question import Question
+from fheval.party.columns import AllowedColumns
+from fheval.party.data_set import DataSet
 from fheval.secrets import SystemRandomness
-from fheval.transports.vault.columns import AllowedColumns
-from fheval.transports.vault.data_set import DataSet
 from vault.trial import write_scores
 
 RNG = SystemRandomness()

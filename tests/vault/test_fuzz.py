@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from fheval.counting import Grid
 from fheval.errors import ConfigError
 from fheval.metrics.question import Question
+from fheval.party.messages import REFUSAL, Reply, SetUp, Stage, request
 from fheval.secrets import SystemRandomness
-from fheval.transports.vault.messages import REFUSAL, Reply, SetUp, Stage, request
 from fheval.wire import HEADER, decode
 from vault.requests import another, played_until
 from vault.trial import ALL, NAMES, Trial

@@ -7,10 +7,10 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from fheval.keys import BundleContext, seal_bundle, sign
+from fheval.aggregator.conductor import drive
+from fheval.consortium import BundleContext, seal_bundle, sign
+from fheval.party.messages import REFUSAL, Epoch, Pads, SetUp, Stage, Submit, binding, request
 from fheval.secrets import Secret, SystemRandomness
-from fheval.transports.conductor import drive
-from fheval.transports.vault.messages import REFUSAL, Epoch, Pads, SetUp, Stage, Submit, binding, request
 from keys_consortium import Consortium
 from vault.requests import a_party, another, changed, claim_of, is_refused, opened, played_until
 from vault.trial import NAMES, RULES, Trial, Wire, make_consortium

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from fheval.consortium import Rules
 from fheval.counting import Grid
 from fheval.errors import CohortTooSmall
-from fheval.keys import Rules
 from fheval.metrics.forms import auc_form
 from fheval.metrics.question import Question
+from fheval.party.messages import Epoch, SetUp, Stage, Submit, request
 from fheval.secrets import SystemRandomness
-from fheval.transports.vault.messages import Epoch, SetUp, Stage, Submit, request
 from vault.requests import a_party, another, is_refused, played_until
 from vault.trial import NAMES, Trial
 

@@ -7,12 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from fheval.keys import sign
-from fheval.protocols.padded import PaddedResult
-from fheval.secrets import SystemRandomness
-from fheval.transports.conductor import drive
-from fheval.transports.vault.context import RoundContext
-from fheval.transports.vault.messages import (
+from fheval.aggregator.conductor import drive
+from fheval.consortium import sign
+from fheval.party.context import RoundContext
+from fheval.party.messages import (
     REFUSAL,
     Broadcast,
     Epoch,
@@ -23,7 +21,9 @@ from fheval.transports.vault.messages import (
     Stage,
     request,
 )
-from fheval.transports.vault.verdict import Ending, Verdict, leader_seal
+from fheval.party.verdict import Ending, Verdict, leader_seal
+from fheval.protocols.padded import PaddedResult
+from fheval.secrets import SystemRandomness
 from fheval.wire import HEADER, decode, encode
 from vault.requests import a_party, changed, claim_of, is_aborted, is_refused, opened, played_until
 from vault.trial import NAMES, PicksTheFirst, Trial, Wire

@@ -13,7 +13,7 @@ import pytest
 
 from fheval.engines import Engine, load_engine
 from fheval.engines.clear import ClearEngine
-from fheval.transports.vault.ledger import KEPT_ROUNDS
+from fheval.party.ledger import KEPT_ROUNDS
 from keys_consortium import Consortium
 from vault.trial import NAMES, RULES, Trial, running
 

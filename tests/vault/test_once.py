@@ -8,9 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fheval.protocols.round import Round
-from fheval.transports.conductor import Exchange, drive
-from fheval.transports.vault.messages import (
+from fheval.aggregator.conductor import Exchange, drive
+from fheval.party.messages import (
     REFUSAL,
     Broadcast,
     Pads,
@@ -20,7 +19,8 @@ from fheval.transports.vault.messages import (
     Submit,
     request,
 )
-from fheval.transports.vault.stages import TRANSITIONS, Part, State, advance, state_after
+from fheval.party.stages import TRANSITIONS, Part, State, advance, state_after
+from fheval.protocols.round import Round
 from vault.requests import a_party, another, changed, is_aborted, is_refused, opened, played_until
 from vault.trial import ALL, NAMES, Trial, Wire
 

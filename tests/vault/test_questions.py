@@ -11,15 +11,15 @@ import pytest
 from numpy.typing import NDArray
 from rich.console import Console
 
+from fheval.aggregator.conductor import Exchange, drive
 from fheval.cli.vault_views import rounds_json, rounds_table
 from fheval.counting import Counts, Grid
 from fheval.errors import CohortTooSmall, ConfigError, RemoteProtocolError, TransportError
 from fheval.metrics.question import Question
+from fheval.party.columns import AllowedColumns
+from fheval.party.data_set import DataSet
+from fheval.party.messages import Stage
 from fheval.secrets import SystemRandomness
-from fheval.transports.conductor import Exchange, drive
-from fheval.transports.vault.columns import AllowedColumns
-from fheval.transports.vault.data_set import DataSet
-from fheval.transports.vault.messages import Stage
 from vault.trial import NAMES, PADDED, PicksTheFirst, Trial, Wire
 
 GRID = Grid.even(25)

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from fheval.aggregator.conductor import Exchange, drive
 from fheval.counting import Grid
 from fheval.errors import CohortTooSmall, TransportError
 from fheval.metrics.question import Question
+from fheval.party.data_set import DataSet
+from fheval.party.messages import Request, Result, Stage, request
+from fheval.party.verdict import Ending
 from fheval.protocols import PROTOCOLS
-from fheval.transports.conductor import Exchange, drive
-from fheval.transports.vault.data_set import DataSet
-from fheval.transports.vault.messages import Request, Result, Stage, request
-from fheval.transports.vault.verdict import Ending
 from fheval.wire import decode
 from vault.trial import ALL, NAMES, PADDED, PAPER, PicksTheFirst, Trial, Wire
 

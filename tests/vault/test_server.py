@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from fheval.errors import ConfigError, TransportError
-from fheval.transports.vault.client import ask
-from fheval.transports.vault.framing import FRAME_LIMIT, receive_frame, send_frame
-from fheval.transports.vault.listening import answers, listening, passed_socket
-from fheval.transports.vault.messages import REFUSAL
-from fheval.transports.vault.server import MOST_CONNECTIONS, VaultServer, log_kinds_only
+from fheval.party.client import ask
+from fheval.party.framing import FRAME_LIMIT, receive_frame, send_frame
+from fheval.party.listening import answers, listening, passed_socket
+from fheval.party.messages import REFUSAL
+from fheval.party.server import MOST_CONNECTIONS, VaultServer, log_kinds_only
 
 
 @pytest.fixture
@@ -255,8 +255,8 @@ def test_a_signal_that_another_thread_was_given(path: Path, name: str) -> None:
     program = (
         "import signal, sys, threading\n"
         "from pathlib import Path\n"
-        "from fheval.transports.vault.listening import listening\n"
-        "from fheval.transports.vault.server import VaultServer, stopped_by_signals\n"
+        "from fheval.party.listening import listening\n"
+        "from fheval.party.server import VaultServer, stopped_by_signals\n"
         "def signalled():\n"
         "    signal.pthread_kill(threading.get_ident(), getattr(signal, sys.argv[2]))\n"
         "with listening(Path(sys.argv[1])) as listener, VaultServer(bytes.upper, listener) as server:\n"
@@ -272,8 +272,8 @@ def test_a_second_signal_does_not_change_the_end(path: Path) -> None:
     program = (
         "import os, signal, sys, threading\n"
         "from pathlib import Path\n"
-        "from fheval.transports.vault.listening import listening\n"
-        "from fheval.transports.vault.server import VaultServer, stopped_by_signals\n"
+        "from fheval.party.listening import listening\n"
+        "from fheval.party.server import VaultServer, stopped_by_signals\n"
         "with listening(Path(sys.argv[1])) as listener, VaultServer(bytes.upper, listener) as server:\n"
         "    with stopped_by_signals(server, lambda: None):\n"
         "        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()\n"
@@ -295,8 +295,8 @@ def test_a_socket_that_systemd_passes_on(path: Path) -> None:
         "import os, sys\n"
         "os.dup2(int(sys.argv[1]), 3)\n"
         "os.environ['LISTEN_PID'] = str(os.getpid())\n"
-        "from fheval.transports.vault.listening import passed_socket\n"
-        "from fheval.transports.vault.server import VaultServer\n"
+        "from fheval.party.listening import passed_socket\n"
+        "from fheval.party.server import VaultServer\n"
         "def answer_and_stop(data):\n"
         "    server.stop()\n"
         "    return data.upper()\n"

@@ -13,21 +13,21 @@ from typing import Any
 
 import numpy as np
 
+from fheval.aggregator.conductor import Conducting, Exchange, Plan, Report, conduct, drive, in_process
+from fheval.consortium import Policy, Rules, load_kit
+from fheval.consortium.authority import create_authority
 from fheval.counting import Grid, count_file
 from fheval.engines import Engine
 from fheval.engines.clear import ClearEngine
-from fheval.keys import Policy, Rules, load_kit
-from fheval.keys.authority import create_authority
 from fheval.metrics.question import Question
+from fheval.party.columns import AllowedColumns
+from fheval.party.core import VaultCore
+from fheval.party.data_set import DataSet
+from fheval.party.ledger import Ledger
+from fheval.party.ledger_records import History
+from fheval.party.messages import Stage
 from fheval.protocols import default_precision
 from fheval.secrets import Randomness, SystemRandomness
-from fheval.transports.conductor import Conducting, Exchange, Plan, Report, conduct, drive, in_process
-from fheval.transports.vault.columns import AllowedColumns
-from fheval.transports.vault.core import VaultCore
-from fheval.transports.vault.data_set import DataSet
-from fheval.transports.vault.ledger import Ledger
-from fheval.transports.vault.ledger_records import History
-from fheval.transports.vault.messages import Stage
 from keys_consortium import NOW, Consortium
 
 # Of one length, so that messages have one length whoever sends them.

@@ -13,18 +13,18 @@ from fheval.cli import asking, options
 from fheval.cli.options import Packing, ScoreKind
 from fheval.cli.output import check_target, write_json
 from fheval.cli.request import EXACT, chosen_grid, chosen_precision
+from fheval.consortium import AggregatorKit, load_aggregator_kit
 from fheval.counting import UNNAMED
 from fheval.errors import ConfigError
 from fheval.evaluation import default_points, require_batch_protocol
-from fheval.keys import AggregatorKit, load_aggregator_kit
+from fheval.flower.evaluation import evaluate as carry_out
+from fheval.flower.orders import Order, Summary
+from fheval.flower.state import State
+from fheval.flower.superlink import run_aggregator
 from fheval.metrics.question import Question
+from fheval.party.terms import require_playable
 from fheval.protocols import default_precision
 from fheval.secrets import SystemRandomness
-from fheval.transports.flower.evaluation import evaluate as carry_out
-from fheval.transports.flower.orders import Order, Summary
-from fheval.transports.flower.state import State
-from fheval.transports.flower.superlink import run_aggregator
-from fheval.transports.vault.terms import require_playable
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -11,10 +11,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from fheval.errors import ConfigError
-from fheval.keys.aggregator_kit import SERVER_KEY
-from fheval.keys.authority import Authority, create_authority, import_authority, load_authority
-from fheval.keys.enrolment import (
+from fheval.consortium.aggregator_kit import SERVER_KEY
+from fheval.consortium.authority import Authority, create_authority, import_authority, load_authority
+from fheval.consortium.enrolment import (
     REQUEST,
     accept_reply,
     answer_request,
@@ -23,10 +22,11 @@ from fheval.keys.enrolment import (
     make_request,
     request_fingerprint,
 )
-from fheval.keys.files import read_public, replace_public
-from fheval.keys.overview import Overview, overview
-from fheval.keys.policy import PROTOCOLS, Rules
-from fheval.keys.updating import install_policy, update_local_kits
+from fheval.consortium.files import read_public, replace_public
+from fheval.consortium.overview import Overview, overview
+from fheval.consortium.policy import PROTOCOLS, Rules
+from fheval.consortium.updating import install_policy, update_local_kits
+from fheval.errors import ConfigError
 
 # What the command line reads as "exact"; None means there that the option was not given.
 _EXACT = 0.0

@@ -81,8 +81,8 @@ def demonstrate(engine: Engine, decision_points: int, *, quiet: bool) -> Demonst
     """Fit the model, pool for comparison, and run a round for each threat model."""
     with waiting("Fitting the model", quiet=quiet):
         # scikit-learn takes seconds to import: under the bar, and not for `fheval demo --help`.
-        from fheval.baselines.pooled import sklearn_auc
         from fheval.cli.hospitals import hospitals
+        from fheval_lab.baselines.pooled import sklearn_auc
 
         parties = hospitals()
     data = [(each.labels, each.scores) for each in parties]

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from fheval.keys import supernode_files
-from fheval.keys.files import check_private_directory, private_subdirectory
-from fheval.transports.flower.supernode import SuperNode, run_supernode
-from fheval.transports.vault.listening import answers
+from fheval.consortium import supernode_files
+from fheval.consortium.files import check_private_directory, private_subdirectory
+from fheval.flower.supernode import SuperNode, run_supernode
+from fheval.party.listening import answers
 
 app = typer.Typer(
     no_args_is_help=True,

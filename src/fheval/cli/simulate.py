@@ -10,14 +10,14 @@ import typer
 from numpy.typing import NDArray
 
 from fheval.cli import asking, options
-from fheval.cli.baselines import check_options, deliver_baseline, run_baseline
 from fheval.cli.output import check_targets
 from fheval.cli.progress import waiting
 from fheval.cli.request import chosen_grid, make_request
 from fheval.cli.rounds import count_and_run, deliver, run_tables
 from fheval.counting import Counts, Grid, read_pair
 from fheval.errors import ConfigError
-from fheval.experiments.splitting import split_randomness, split_rows
+from fheval.evaluation.splitting import split_randomness, split_rows
+from fheval_lab.cli.baselines import check_options, deliver_baseline, run_baseline
 
 app = typer.Typer()
 

@@ -13,13 +13,13 @@ from rich.console import Console
 from fheval.cli import options
 from fheval.cli.output import check_target, write_json
 from fheval.cli.vault_views import rounds_json, rounds_table, status_json, status_table
+from fheval.consortium import load_kit
 from fheval.errors import ConfigError
-from fheval.keys import load_kit
-from fheval.transports.vault.columns import AllowedColumns
-from fheval.transports.vault.core import utc_now
-from fheval.transports.vault.data_set import DataSet
-from fheval.transports.vault.ledger import Ledger
-from fheval.transports.vault.process import VaultFiles, run_vault
+from fheval.party.columns import AllowedColumns
+from fheval.party.core import utc_now
+from fheval.party.data_set import DataSet
+from fheval.party.ledger import Ledger
+from fheval.party.process import VaultFiles, run_vault
 
 app = typer.Typer(
     invoke_without_command=True,

@@ -10,16 +10,16 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from fheval.consortium import Kit
 from fheval.evaluation import Row
 from fheval.evaluation.result import only_auc
 from fheval.evaluation.rows import result_rows
-from fheval.keys import Kit
 from fheval.metrics.question import Question
+from fheval.party.ledger import Ledger
+from fheval.party.ledger_records import History
+from fheval.party.process import VaultFiles
+from fheval.party.verdict import Ending
 from fheval.report.account import number_in_words
-from fheval.transports.vault.ledger import Ledger
-from fheval.transports.vault.ledger_records import History
-from fheval.transports.vault.process import VaultFiles
-from fheval.transports.vault.verdict import Ending
 
 _SHOWN_DIGITS = 8
 

@@ -24,7 +24,7 @@ __all__ = [
 
 
 def _load_openfhe() -> Engine:
-    from fheval.engines.openfhe import OpenFheEngine
+    from fheval.engines.openfhe.engine import OpenFheEngine
 
     return OpenFheEngine()
 

@@ -17,8 +17,8 @@ from fheval.metrics.question import Question
 from fheval.metrics.statistics import PROBABILITY_BITS
 from fheval.protocols import curve
 from fheval.protocols.round import Outcome
+from fheval.protocols.watch import InProcess
 from fheval.secrets import Randomness, new_seed
-from fheval.transports.in_process import InProcess
 
 # What is computed from a curve, beside the curve itself.
 CURVE_METRICS: dict[str, Callable[[Curve], float]] = {

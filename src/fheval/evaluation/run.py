@@ -29,8 +29,8 @@ from fheval.protocols.round import (
     Outcome,
     new_round_id,
 )
+from fheval.protocols.watch import InProcess
 from fheval.secrets import Randomness, SystemRandomness, derive, integer_below, new_seed
-from fheval.transports.in_process import InProcess
 
 DEFAULT_DECISION_POINTS = 1000
 # Two hundred resamples at 1,000 points would fill a hundred ciphertexts; binning at 100 adds little to an interval.

@@ -11,8 +11,8 @@ from fheval.evaluation.result import Result, Row
 from fheval.metrics.curves import Curve
 from fheval.metrics.question import Question
 from fheval.protocols.round import Outcome, Round, new_round_id
+from fheval.protocols.watch import InProcess
 from fheval.secrets import Randomness
-from fheval.transports.in_process import InProcess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ import openfhe
 from fheval.engines import base, container
 from fheval.engines.base import Ciphertext, Evaluator, RunningSum
 from fheval.engines.memory import MemoryFile
+from fheval.engines.openfhe.residues import Frame, ResidueTable, bare, find_spans
 from fheval.engines.openfhe.setting import NAME, Setting
-from fheval.engines.residues import Frame, ResidueTable, bare, find_spans
 from fheval.errors import EngineError
 
 

@@ -15,8 +15,8 @@ import openfhe
 from fheval.engines import base
 from fheval.engines.base import Vector
 from fheval.engines.memory import MemoryFile
+from fheval.engines.openfhe.residues import Frame, Shape, find_spans, repeated_primes
 from fheval.engines.parameters import Parameters
-from fheval.engines.residues import Frame, Shape, find_spans, repeated_primes
 from fheval.errors import EngineError
 
 NAME = "openfhe"

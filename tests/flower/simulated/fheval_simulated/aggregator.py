@@ -1,5 +1,5 @@
 """The ServerApp of a deployment, unchanged."""
 
-from fheval.transports.flower.aggregator import app
+from fheval.flower.aggregator import app
 
 __all__ = ["app"]

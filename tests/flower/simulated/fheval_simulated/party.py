@@ -10,12 +10,12 @@ from pathlib import Path
 
 from flwr.app import Context
 
+from fheval.consortium import load_kit
 from fheval.engines import load_engine
-from fheval.keys import load_kit
-from fheval.transports.flower.relay import make_app
-from fheval.transports.vault.core import VaultCore, utc_now
-from fheval.transports.vault.data_set import DataSet
-from fheval.transports.vault.ledger import Ledger
+from fheval.flower.relay import make_app
+from fheval.party.core import VaultCore, utc_now
+from fheval.party.data_set import DataSet
+from fheval.party.ledger import Ledger
 
 
 def to_core(context: Context, request: bytes) -> bytes:

@@ -1,0 +1,113 @@
+"""Everything that is found out about one protocol: what became of the strategies, and the experiments beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from fheval.engines import Engine
+from fheval.protocols import default_precision, padded, padded_verified, paper_malicious
+from fheval.version import __version__
+from fheval_lab.attacks import guessing, nudging, released_pair, several_fields, small_field, views
+from fheval_lab.attacks.consortium import Consortium
+from fheval_lab.attacks.strategy import RESISTANT
+from fheval_lab.attacks.suite import HARMLESS, Tally
+
+
+class Finding(Protocol):
+    """One line of an experiment."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether what is claimed agrees with what was measured."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """A measurement beside the strategies, and the part of the report that its lines belong to."""
+
+    section: str
+    play: Callable[[], Sequence[Finding]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What the adversary suite found out about one protocol."""
+
+    consortium: Consortium
+    engine: str
+    tallies: Sequence[Tally]
+    sections: dict[str, list[Finding]] = field(default_factory=dict)
+
+    @property
+    def resistant(self) -> bool:
+        """Whether the protocol claims to catch an aggregator that deviates."""
+        return self.consortium.protocol in RESISTANT
+
+    @property
+    def harmless(self) -> float:
+        """What an honest aggregator moves the AUC by as well: half the width of the rounding that is released."""
+        return HARMLESS + (default_precision(self.consortium.protocol) or 0.0) / 2
+
+    @property
+    def held(self) -> bool:
+        """Whether everything that is claimed was found to be so."""
+        lines = [line for section in self.sections.values() for line in section]
+        return not any(tally.broke_the_claim for tally in self.tallies) and all(line.holds for line in lines)
+
+    def add(self, experiment: Experiment) -> None:
+        """Do an experiment and keep its lines."""
+        self.sections.setdefault(experiment.section, []).extend(experiment.play())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON of the command line.
+
+        A strategy that a resistant protocol does not claim to catch is not among `attacks`.
+        """
+        listed = [tally for tally in self.tallies if tally.claimed or not self.resistant]
+        others = [tally for tally in self.tallies if tally not in listed]
+        return {
+            "protocol": self.consortium.protocol,
+            "attacks": [tally.to_dict() for tally in listed],
+            "not_claimed": [tally.to_dict() for tally in others],
+            **{name: [line.to_dict() for line in lines] for name, lines in self.sections.items()},
+            "claims_to_resist": self.resistant,
+            "held": self.held,
+            "engine": self.engine,
+            "parties": self.consortium.parties,
+            "decision_points": self.consortium.decision_points,
+            "fheval": __version__,
+        }
+
+
+def experiments(consortium: Consortium, engine: Engine) -> list[Experiment]:
+    """The experiments that concern a protocol."""
+    protocol = consortium.protocol
+    chosen = [Experiment("privacy", lambda: views.compare_slots(consortium, engine))]
+    if protocol in (padded.NAME, padded_verified.NAME):
+        chosen.append(Experiment("privacy", lambda: [views.compare_uploads(consortium, engine)]))
+    if protocol == padded.NAME:
+        chosen.append(Experiment("privacy", lambda: [views.subtract_uploads(consortium, engine)]))
+        chosen.append(Experiment("privacy", lambda: [views.divide_slots(consortium, engine)]))
+        chosen.append(Experiment("privacy", released_pair.attack_released_pair))
+    if protocol == padded_verified.NAME:
+        chosen += [Experiment("small_field", _in_field_of(prime)) for prime in small_field.PRIMES]
+        chosen.append(Experiment("several_fields", several_fields.agreement_rates))
+    if protocol == paper_malicious.NAME:
+        chosen += [Experiment("guessing", _at_toy_size(*size)) for size in guessing.TOY_SIZES]
+        chosen.append(Experiment("nudge", nudging.nudge_rates))
+    return chosen
+
+
+def _in_field_of(prime: int) -> Callable[[], Sequence[Finding]]:
+    return lambda: small_field.acceptance_rates(prime)
+
+
+def _at_toy_size(decision_points: int, splits: int, tries: int) -> Callable[[], Sequence[Finding]]:
+    return lambda: [guessing.guess_rate(decision_points, splits, tries)]

@@ -1,0 +1,187 @@
+"""Aggregators of both padded protocols that carry a strategy out.
+
+They hold the sum of the padded uploads in the clear, one triple of pad ciphertexts, and weights of their own choice:
+so they tamper with sums, weights, and the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from math import lcm
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fheval import field
+from fheval.engines import Engine
+from fheval.field import Residues
+from fheval.protocols import padded, padded_verified, padding
+from fheval.protocols.padded import PaddedCounts, PaddedResult, PadSums, RosterNotice
+from fheval.protocols.round import PublicSetup, Round
+from fheval.secrets import Randomness, residues
+from fheval_lab.attacks.envelope import garbled
+from fheval_lab.attacks.strategy import Knowledge, Mail, Strategy, Tampering
+
+Indices = npt.NDArray[np.intp]
+
+
+class TamperedSum(padding.UploadSum):
+    """Adds uploads honestly and changes the totals."""
+
+    def __init__(self, values: int, change: Callable[[list[Residues]], list[Residues]]) -> None:
+        super().__init__(values)
+        self._change = change
+
+    def totals(self, primes: Sequence[int]) -> list[Residues]:
+        """The totals as changed."""
+        return self._change(super().totals(primes))
+
+
+class PaddedAdversary(padded.Aggregator):
+    """Deviates from `padded`, whose run is one and the same for all primes.
+
+    Over each prime, the groups 2ρ and 2ρ + 1 of the slots are X and Y of run ρ.
+    """
+
+    plot: ClassVar[type[Strategy]]
+    earlier: ClassVar[Sequence[bytes]]
+
+    def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None:
+        super().__init__(engine, round_, setup, rng)
+        bounds = [0, *self.layout.plan.ends]
+        self.groups = [np.arange(start, stop, dtype=np.intp) for start, stop in pairwise(bounds)]
+        self.runs = len(self.groups) // 2
+        known = Knowledge(
+            parties=len(round_.parties), runs=self.known_runs(), slots=len(self.groups[0]), anchor_slots=1, rng=rng
+        )
+        self.strategy = self.plot(known)
+        self.tampering = self.strategy.tamper_with_runs()
+        self.uploads = TamperedSum(2 * self.layout.terms * len(self.layout.primes), self._change)
+        self.inbox: dict[str, bytes] = {}
+
+    def known_runs(self) -> int:
+        """How many runs the strategy deals with."""
+        return self.runs
+
+    def number(self, _field: int, run: int) -> int:
+        """What the strategy calls a run over one of the primes."""
+        return run
+
+    def home(self, field_: int, number: int) -> tuple[int, int]:
+        """The prime and the run that the strategy means, seen from one of the primes."""
+        return field_, number
+
+    def receive(self, counts: PaddedCounts) -> None:
+        """Keep what arrives."""
+        self.inbox[counts.sender] = counts.values
+
+    def close(self) -> RosterNotice:
+        """Add up what the strategy chooses, and tell the leader what it announces."""
+        mail = Mail(inbox=list(self.inbox.values()), earlier=self.earlier, forge=self.forge_upload)
+        for upload in self.strategy.choose_uploads(mail):
+            self.uploads.add(upload, "a party")
+        self.roster = self.strategy.announce(tuple(self.inbox))
+        return super().close()
+
+    def forge_upload(self) -> bytes:
+        """Residues out of thin air."""
+        return padding.pack([residues(self.rng, prime, 2 * self.layout.terms) for prime in self.layout.primes])
+
+    def result(self, pads: PadSums) -> PaddedResult:
+        """Answer as planned, in the name of all."""
+        constants = self.strategy.constants()
+        if not self.strategy.answers:
+            ciphertexts: tuple[tuple[bytes, ...], ...] = ()
+        elif constants is not None:
+            ciphertexts = tuple(self._encrypted(circuit, constants) for circuit in self.circuits)
+        else:
+            ciphertexts = super().result(pads).ciphertexts
+        answer = tuple(
+            tuple(garbled(data, self.strategy, self.round.engine, circuit.evaluator.parameters) for data in sheets)
+            for circuit, sheets in zip(self.circuits, ciphertexts, strict=False)
+        )
+        return PaddedResult(round=self.round.id, roster=tuple(self.inbox), ciphertexts=answer)
+
+    def draw_blinding(self) -> list[tuple[Residues, list[int]]]:
+        """Honest weights times the strategy's factors, all of them times what makes the factors integers."""
+        common = lcm(*(part.denominator for each in self.tampering for part in (each.borrowed, *each.factors)))
+        return [
+            (self._weights(weights, common, index), [common * offset for offset in offsets])
+            for index, (weights, offsets) in enumerate(super().draw_blinding())
+        ]
+
+    def _weights(self, honest: Residues, common: int, index: int) -> Residues:
+        prime = self.layout.primes[index]
+        weights = field.multiply(honest, common, prime)
+        for run in range(self.runs):
+            tampering = self.tampering[self.number(index, run)]
+            x_slots, y_slots = self._slots(run)
+            if tampering.factors:
+                factors = np.array([int(factor * common) for factor in tampering.factors], dtype=np.uint64)
+                weights[x_slots] = field.multiply(honest[x_slots], factors, prime)
+            if tampering.borrowed and self._shares_products(run):
+                added = field.multiply(honest[y_slots], int(tampering.borrowed * common), prime)
+                last = x_slots[-len(y_slots) :]
+                weights[last] = field.add(weights[last], added, prime)
+        return weights
+
+    def _change(self, totals: list[Residues]) -> list[Residues]:
+        honest = [total.reshape(2, -1) for total in totals]
+        source, sources = self.layout.plan.source, self.strategy.sources()
+        changed = []
+        for index, prime in enumerate(self.layout.primes):
+            sides = honest[index].copy()
+            for run in range(self.runs):
+                number = self.number(index, run)
+                other_index, other_run = self.home(index, sources[number])
+                for mine, other in zip(self._slots(run), self._slots(other_run), strict=True):
+                    sides[:, source[mine]] = honest[other_index][:, source[other]] % np.uint64(prime)
+                self._tamper(sides, run, self.tampering[number], prime)
+            changed.append(sides.reshape(-1))
+        return changed
+
+    def _tamper(self, sides: Residues, run: int, tampering: Tampering, prime: int) -> None:
+        x, y = (self.layout.plan.source[slots] for slots in self._slots(run))
+        left = sides[0]
+        for slot, amount in tampering.additions.items():
+            left[x[slot]] = (int(left[x[slot]]) + amount) % prime
+        if tampering.rotated:
+            left[x] = np.roll(left[x], -1)
+        if tampering.borrowed and not self._shares_products(run):
+            # Slots cannot be moved, so that Y's products cannot be added to X; Y's sums can be added to X's.
+            sides[:, x[-1]] = field.add(sides[:, x[-1]], sides[:, y[-1]], prime)
+
+    def _slots(self, run: int) -> tuple[Indices, Indices]:
+        return self.groups[2 * run], self.groups[2 * run + 1]
+
+    def _shares_products(self, run: int) -> bool:
+        """Whether the products of Y are among those of X, as in a rounded release."""
+        x, y = (self.layout.plan.source[slots] for slots in self._slots(run))
+        return bool(np.isin(y, x).all())
+
+    def _encrypted(self, circuit: padding.LinearCircuit, constants: tuple[int, int]) -> tuple[bytes, ...]:
+        """X and Y in every run, as large as an honest release makes them."""
+        rounded = getattr(self.layout, "rounded", None)
+        scale = rounded.smallest << 10 if rounded else 1
+        offsets = [constant * scale for constant in constants] * self.runs
+        known = circuit.masks(offsets, self.rng)
+        evaluator = circuit.evaluator
+        return tuple(evaluator.dump(evaluator.encrypt(known[sheet.slots])) for sheet in self.layout.plan.sheets)
+
+
+class VerifiedAdversary(PaddedAdversary, padded_verified.Aggregator):
+    """Deviates from `padded-verified`, whose every run over every prime has secrets of its own."""
+
+    def known_runs(self) -> int:
+        """All runs over all primes."""
+        return self.runs * len(self.layout.primes)
+
+    def number(self, field_: int, run: int) -> int:
+        """Prime by prime."""
+        return field_ * self.runs + run
+
+    def home(self, _field: int, number: int) -> tuple[int, int]:
+        """Wherever it is."""
+        return divmod(number, self.runs)

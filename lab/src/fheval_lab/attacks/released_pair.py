@@ -1,0 +1,155 @@
+"""A curious party's attacks on the pair of integers that `padded` releases: does it learn 2PQ beyond the ratio?
+
+The party knows how many samples there are in all, n, and hence every value that den = 2PQ can take. It looks at
+X = K·num + b·den + e_1 and Z = K·den + e_2 and names one; chance names the right one once in as many guesses as there
+are candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import gcd, log2
+from typing import Any
+
+from fheval.protocols.release import RoundedRelease
+from fheval.protocols.round import DEFAULT_MAX_SAMPLES, DEFAULT_PRECISION
+from fheval.secrets import Randomness, integer_below, integer_between
+from fheval_lab.attacks.chance import IMPLAUSIBLE, binomial_tails
+from fheval_lab.attacks.consortium import fresh_stream
+
+SAMPLES = 1000
+ROUNDS = 1000
+
+# A multiple that lies just below Z by accident once in 2^12 is found out once in 2^12.
+_CLEAR_BITS = 12
+# A multiple of 2^s is one of every smaller power as well, so that a look at some of them will do.
+_STEP = 4
+
+Guess = Callable[[int, int, Sequence[int], Randomness], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeakRate:
+    """How often an attack on privacy was right, and how often it may be: by chance, or by what is conceded."""
+
+    name: str
+    tries: int
+    right: int
+    conceded: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether chance explains what the attack got right."""
+        return binomial_tails(self.right, self.tries, self.conceded)[1] > IMPLAUSIBLE
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "name": self.name,
+            "tries": self.tries,
+            "right": self.right,
+            "conceded": self.conceded,
+            "holds": self.holds,
+        }
+
+
+def by_divisibility(_x: int, z: int, candidates: Sequence[int], rng: Randomness) -> int:
+    """The largest candidate that divides Z: without e_2, den does."""
+    return _largest_divisor(z, candidates, rng)
+
+
+def by_common_divisor(x: int, z: int, candidates: Sequence[int], rng: Randomness) -> int:
+    """The largest candidate that divides X and Z: without e_1 and e_2, den does when the AUC is 1."""
+    return _largest_divisor(gcd(x, z), candidates, rng)
+
+
+def by_grid(_x: int, z: int, candidates: Sequence[int], rng: Randomness) -> int:
+    """The candidate whose multiple lies just below Z on the coarsest grid: were K a multiple of 2^s, den·2^s would."""
+    noise = default_release().noise
+    finest = max(0, noise.bit_length() + _CLEAR_BITS - max(candidates).bit_length())
+    for shift in range(z.bit_length(), finest, -_STEP):
+        near = [candidate for candidate in candidates if z % (candidate << shift) < noise]
+        if near:
+            return max(near)
+    return candidates[integer_below(rng, len(candidates))]
+
+
+def by_continued_fraction(x: int, z: int, candidates: Sequence[int], _rng: Randomness) -> int:
+    """The smallest multiple of the longest convergent's denominator: without b and e, X/Z is num/den."""
+    for denominator in sorted(_convergent_denominators(x, z, max(candidates)), reverse=True):
+        multiples = [candidate for candidate in candidates if candidate % denominator == 0]
+        if multiples:
+            return min(multiples)
+    raise AssertionError("every number is a multiple of the first denominator, 1")
+
+
+def _largest_divisor(number: int, candidates: Sequence[int], rng: Randomness) -> int:
+    divisors = [candidate for candidate in candidates if number % candidate == 0]
+    return max(divisors) if divisors else candidates[integer_below(rng, len(candidates))]
+
+
+def _convergent_denominators(x: int, z: int, bound: int) -> Iterator[int]:
+    before, now = 0, 1
+    while now <= bound:
+        yield now
+        # The integer part goes first: it has the denominator 1 as well.
+        x, z = z, x % z
+        if z == 0:
+            return
+        before, now = now, before + (x // z) * now
+
+
+def candidate_denominators(samples: int) -> list[int]:
+    """Every 2PQ with P + Q = samples and both classes present."""
+    return [2 * positives * (samples - positives) for positives in range(1, samples // 2 + 1)]
+
+
+def released(release: RoundedRelease, num: int, den: int, rng: Randomness) -> tuple[int, int]:
+    """X and Z of one round."""
+    drawn = release.draw(rng)
+    return drawn.scale * num + drawn.tilt * den + drawn.noise_x, drawn.scale * den + drawn.noise_z
+
+
+def default_release() -> RoundedRelease:
+    """The release of `padded` as it is by default."""
+    return RoundedRelease.plan(DEFAULT_MAX_SAMPLES**2 // 2, DEFAULT_PRECISION)
+
+
+def guess_denominator(guess: Guess, *, perfect_model: bool = False, rounds: int = ROUNDS) -> LeakRate:
+    """Play that many rounds, each with other data; a perfect model has an AUC of 1."""
+    rng, release = fresh_stream(), default_release()
+    candidates = candidate_denominators(SAMPLES)
+    right = 0
+    for _ in range(rounds):
+        den = candidates[integer_below(rng, len(candidates))]
+        num = den if perfect_model else integer_between(rng, den // 2, den)
+        right += guess(*released(release, num, den, rng), candidates, rng) == den
+    name = guess.__name__.replace("_", "-")
+    return LeakRate(name=name, tries=rounds, right=right, conceded=1 / len(candidates))
+
+
+def guess_size(rounds: int = ROUNDS) -> LeakRate:
+    """Tell few positives from many by the size of Z: the spare bits W concede |log2(den/den')|/W, and no more."""
+    rng, release = fresh_stream(), default_release()
+    candidates = candidate_denominators(SAMPLES)
+    small, large = candidates[len(candidates) // 50], candidates[-1]
+    middle = (small + large) / 2 * release.smallest * 2.0 ** (release.spare_bits / 2)
+    right = 0
+    for _ in range(rounds):
+        is_large = bool(integer_below(rng, 2))
+        _, z = released(release, 0, large if is_large else small, rng)
+        right += (z > middle) == is_large
+    advantage = log2(large / small) / release.spare_bits
+    return LeakRate(name="by-size", tries=rounds, right=right, conceded=0.5 + advantage / 2)
+
+
+def attack_released_pair() -> list[LeakRate]:
+    """Every attack on the released pair."""
+    return [
+        guess_denominator(by_divisibility),
+        guess_denominator(by_common_divisor, perfect_model=True),
+        guess_denominator(by_continued_fraction),
+        guess_denominator(by_grid),
+        guess_size(),
+    ]

@@ -1,0 +1,142 @@
+"""The suite: every strategy against a protocol, many times; what was caught, and what the rest achieved."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fheval.engines import Engine
+from fheval.errors import FhevalError, UndefinedMetric
+from fheval.protocols import padded, padded_verified, paper_malicious, paper_semi_honest
+from fheval.protocols.round import AGGREGATOR
+from fheval.secrets import new_seed
+from fheval_lab.attacks.catalogue import STRATEGIES
+from fheval_lab.attacks.consortium import Consortium, fresh_stream
+from fheval_lab.attacks.padded_adversaries import PaddedAdversary, VerifiedAdversary
+from fheval_lab.attacks.paper_adversaries import MaliciousAdversary, SemiHonestAdversary
+from fheval_lab.attacks.reused_keys import ReusedKeys
+from fheval_lab.attacks.stage import Stage, as_received
+from fheval_lab.attacks.strategy import RESISTANT, Strategy
+
+# What moves the AUC by less has changed nothing: the paper compares five decimals.
+HARMLESS = 1e-5
+
+DEFAULT_TRIES = 20
+
+_ADVERSARIES: dict[str, type[Any]] = {
+    paper_semi_honest.NAME: SemiHonestAdversary,
+    paper_malicious.NAME: MaliciousAdversary,
+    padded.NAME: PaddedAdversary,
+    padded_verified.NAME: VerifiedAdversary,
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What became of a strategy: `raised` counts the errors by which it was caught."""
+
+    name: str
+    summary: str
+    claimed: bool
+    tries: int = 0
+    caught: int = 0
+    worst_shift: float = 0.0
+    raised: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def broke_the_claim(self) -> bool:
+        """Whether a protocol that claims to catch it accepted a forged result."""
+        return self.claimed and self.worst_shift >= HARMLESS
+
+    def note_caught(self, error: type[FhevalError]) -> None:
+        """The parties refused the answer."""
+        self.tries += 1
+        self.caught += 1
+        self.raised[error.__name__] += 1
+
+    def note_accepted(self, shift: float) -> None:
+        """The parties took the answer."""
+        self.tries += 1
+        self.worst_shift = max(self.worst_shift, shift)
+
+    def to_dict(self) -> dict[str, Any]:
+        """One entry of the JSON contract, and by what it was caught."""
+        return {
+            "name": self.name,
+            "what": self.summary,
+            "tries": self.tries,
+            "caught": self.caught,
+            "worst_shift": self.worst_shift,
+            "raised": dict(self.raised),
+        }
+
+
+class Suite:
+    """Strategies against one protocol. All of them attack the same rounds; a try is a round of its own."""
+
+    def __init__(
+        self, consortium: Consortium, engine: Engine, strategies: Iterable[type[Strategy]] = STRATEGIES
+    ) -> None:
+        self.consortium = consortium
+        self.strategies = suitable(consortium.protocol, strategies)
+        self.tallies = [_new_tally(strategy, consortium.protocol) for strategy in self.strategies]
+        self._engine, self._rng = ReusedKeys(engine), fresh_stream()
+        self._seed = new_seed(self._rng)
+        self._truth = float(consortium.true_auc())
+        self._earlier = consortium.stage(self._engine, self._rng, self._seed, data="earlier").uploads()
+
+    def steps(self, tries: int) -> list[int]:
+        """What `play` is to be called with, one after the other: the numbers of the strategies, try after try."""
+        return list(range(len(self.strategies))) * tries
+
+    def play(self, step: int) -> None:
+        """One try of one strategy; the first strategy begins a new round."""
+        if step == 0:
+            self._stage = self.consortium.stage(self._engine, self._rng, self._seed)
+        aggregator_type = adversary(self.consortium.protocol, self.strategies[step], self._earlier)
+        attempt(self._stage, aggregator_type, self._truth, self.tallies[step])
+
+
+def run_suite(
+    consortium: Consortium,
+    engine: Engine,
+    strategies: Iterable[type[Strategy]] = STRATEGIES,
+    tries: int = DEFAULT_TRIES,
+) -> list[Tally]:
+    """Let every strategy that suits the protocol try its luck that many times."""
+    suite = Suite(consortium, engine, strategies)
+    for step in suite.steps(tries):
+        suite.play(step)
+    return suite.tallies
+
+
+def suitable(protocol: str, strategies: Iterable[type[Strategy]] = STRATEGIES) -> list[type[Strategy]]:
+    """The strategies that make sense against a protocol."""
+    runs = 2 if protocol in RESISTANT else 1
+    return [strategy for strategy in strategies if strategy.suits(protocol, runs)]
+
+
+def attempt(stage: Stage, aggregator_type: type[Any], truth: float, tally: Tally) -> None:
+    """One try of one strategy: caught is whatever the parties do not take. What stops the adversary itself is a bug."""
+    answer = stage.answer(aggregator_type)
+    try:
+        (ratio,) = stage.open(as_received(answer, AGGREGATOR)).ratios
+    except FhevalError as error:
+        tally.note_caught(type(error))
+        return
+    if ratio is None:
+        tally.note_caught(UndefinedMetric)
+    else:
+        tally.note_accepted(abs(float(ratio) - truth))
+
+
+def adversary(protocol: str, strategy: type[Strategy], earlier: Sequence[Any] = ()) -> type[Any]:
+    """The aggregator type that carries a strategy out, for `run` or a stage of the protocol."""
+    base = _ADVERSARIES[protocol]
+    return type(f"{strategy.__name__}{base.__name__}", (base,), {"plot": strategy, "earlier": earlier})
+
+
+def _new_tally(strategy: type[Strategy], protocol: str) -> Tally:
+    return Tally(name=strategy.name, summary=strategy.summary, claimed=protocol in strategy.claimants)

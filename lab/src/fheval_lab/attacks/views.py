@@ -1,0 +1,184 @@
+"""What the curious see: do the numbers before them depend on the data?
+
+The aggregator of a padded protocol sees padded counts; a key holder sees every slot of the aggregator's answer. Both
+look at two data sets of very different size, and compare the distributions of what they see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fheval.engines import Engine
+from fheval.field import Residues, rational
+from fheval.protocols import padded, padded_verified, padding, paper_malicious, paper_semi_honest
+from fheval.protocols.paper_semi_honest import the_form
+from fheval.secrets import new_seed
+from fheval_lab.attacks.chance import IMPLAUSIBLE, same_distribution
+from fheval_lab.attacks.consortium import Consortium, fresh_stream
+from fheval_lab.attacks.released_pair import LeakRate
+from fheval_lab.attacks.reused_keys import ReusedKeys
+from fheval_lab.attacks.stage import Stage
+
+Sample = npt.NDArray[np.float64]
+
+# How many times as large the second data set is.
+SIZE = 1000
+ROUNDS = 3
+
+# Counts of one party differ by less than this; under different pads, uploads do so once in 2^25.
+_CLOSE = 1 << 20
+
+# Products of two counts of the small data set are below this.
+_SMALL = 1 << 17
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Likeness:
+    """How likely the numbers are to differ as much as they do although they do not depend on the data."""
+
+    name: str
+    numbers: int
+    chance: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing can be told from them."""
+        return self.chance > IMPLAUSIBLE
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"name": self.name, "numbers": self.numbers, "chance": self.chance, "holds": self.holds}
+
+
+def compare_uploads(consortium: Consortium, engine: Engine, rounds: int = ROUNDS) -> Likeness:
+    """The aggregator compares the padded counts of two data sets."""
+    small, large = (
+        [_scaled(values, prime) for stage in stages for prime, values in padded_counts(stage)]
+        for stages in _stages(consortium, engine, rounds)
+    )
+    return _likeness("compare-uploads", small, large)
+
+
+def subtract_uploads(consortium: Consortium, engine: Engine, rounds: int = ROUNDS) -> LeakRate:
+    """The aggregator subtracts uploads of all rounds, parties and primes from each other.
+
+    Had two of them the same pad, their difference would be that of the counts, and small.
+    """
+    stages, _ = _stages(consortium, engine, rounds)
+    uploads = [upload for stage in stages for upload in padded_counts(stage)]
+    close = compared = 0
+    for (prime, one), (_, other) in combinations(uploads, 2):
+        distance = (one.astype(np.int64) - other.astype(np.int64)) % prime
+        close += int(np.count_nonzero(np.minimum(distance, prime - distance) < _CLOSE))
+        compared += len(one)
+    smallest = min(prime for prime, _ in uploads)
+    return LeakRate(name="subtract-uploads", tries=compared, right=close, conceded=2 * _CLOSE / smallest)
+
+
+def compare_slots(consortium: Consortium, engine: Engine, rounds: int = ROUNDS) -> list[Likeness]:
+    """A key holder compares the slots of the answers to two data sets: those that sums pass through, and the others.
+
+    The released numbers themselves are left out.
+    """
+    small, large = (
+        [_slots(stage, consortium.protocol) for stage in stages] for stages in _stages(consortium, engine, rounds)
+    )
+    return [
+        _likeness(f"compare-{part}-slots", [slots[index] for slots in small], [slots[index] for slots in large])
+        for index, part in enumerate(("used", "unused"))
+    ]
+
+
+def divide_slots(consortium: Consortium, engine: Engine, rounds: int = ROUNDS) -> LeakRate:
+    """A key holder divides neighbouring slots of X by each other.
+
+    Without the random vector that hides them, they would be K times products of counts, and their quotient a fraction
+    of small numbers.
+    """
+    stages, _ = _stages(consortium, engine, rounds)
+    quotients = [
+        (int(top) * pow(int(bottom), -1, prime), prime)
+        for stage in stages
+        for prime, slots in _decrypted(stage, consortium.protocol)
+        for top, bottom in pairwise(slots[: consortium.decision_points - 1])
+        if bottom
+    ]
+    right = sum(rational(quotient, prime, _SMALL) is not None for quotient, prime in quotients)
+    # So many fractions of small numbers there are, 6/π² of all pairs being in lowest terms.
+    conceded = 0.61 * _SMALL**2 / min(prime for _, prime in quotients)
+    return LeakRate(name="divide-slots", tries=len(quotients), right=right, conceded=conceded)
+
+
+def padded_counts(stage: Stage) -> list[tuple[int, Residues]]:
+    """What each party sent for each prime, as the aggregator reads it."""
+    layout = _LAYOUTS[stage.round.protocol](stage.round)
+    found = []
+    for upload in stage.uploads():
+        reader = padding.UploadSum(2 * layout.terms * len(layout.primes))
+        reader.add(upload, "a party")
+        found += list(zip(layout.primes, reader.totals(layout.primes), strict=True))
+    return found
+
+
+_LAYOUTS = {padded.NAME: padded.Layout.of, padded_verified.NAME: padded_verified.lay_out}
+
+_AGGREGATORS: dict[str, type[Any]] = {
+    padded.NAME: padded.Aggregator,
+    padded_verified.NAME: padded_verified.Aggregator,
+    paper_semi_honest.NAME: paper_semi_honest.Aggregator,
+    paper_malicious.NAME: paper_malicious.Aggregator,
+}
+
+
+def _slots(stage: Stage, protocol: str) -> tuple[Sample, Sample]:
+    """All numbers in the slots of an answer but the released ones: those that sums pass through, and the others."""
+    if protocol in _LAYOUTS:
+        # All the groups lie on one sheet here, at its beginning.
+        used = len(_LAYOUTS[protocol](stage.round).plan.source)
+        parts = [_scaled(slots, prime) for prime, slots in _decrypted(stage, protocol)]
+        return np.concatenate([part[:used] for part in parts]), np.concatenate([part[used:] for part in parts])
+    form = the_form(stage.round)
+    used = form.numerator if protocol == paper_semi_honest.NAME else stage.round.splits * form.terms
+    parts = [part for _, slots in _decrypted(stage, protocol) for part in (slots.real, slots.imag)]
+    # The first slot holds a released number, in its real part.
+    return np.concatenate([part[1:used] for part in parts]), np.concatenate([part[used:] for part in parts])
+
+
+def _decrypted(stage: Stage, protocol: str) -> list[tuple[int, Any]]:
+    """What a key holder decrypts of an honest answer: the plain modulus, 0 for CKKS, and the slots."""
+    result: Any = stage.answer(_AGGREGATORS[protocol])
+    if protocol in _LAYOUTS:
+        sets = padding.parameter_sets(_LAYOUTS[protocol](stage.round).primes)
+        answers = [list(sheets) for sheets in result.ciphertexts]
+    elif protocol == paper_malicious.NAME:
+        sets, answers = [paper_malicious.parameters(stage.round)], [[data for run in result.runs for data in run]]
+    else:
+        sets, answers = [paper_semi_honest.parameters(stage.round)], [list(result.ciphertexts)]
+    return [
+        (chosen.plain_modulus, stage.engine.key_holder(chosen, key).decrypt(data))
+        for chosen, key, ciphertexts in zip(sets, stage.secrets.keys, answers, strict=True)
+        for data in ciphertexts
+    ]
+
+
+def _likeness(name: str, small: Sequence[Sample], large: Sequence[Sample]) -> Likeness:
+    one, other = np.concatenate(small), np.concatenate(large)
+    return Likeness(name=name, numbers=len(one), chance=same_distribution(one, other))
+
+
+def _scaled(values: Residues, prime: int) -> Sample:
+    return values.astype(np.float64) / prime
+
+
+def _stages(consortium: Consortium, engine: Engine, rounds: int) -> tuple[list[Stage], list[Stage]]:
+    """Rounds over a data set, and over one that is many times as large."""
+    reused, rng = ReusedKeys(engine), fresh_stream()
+    seed = new_seed(rng)
+    small, large = ([consortium.stage(reused, rng, seed, size=size) for _ in range(rounds)] for size in (1, SIZE))
+    return small, large

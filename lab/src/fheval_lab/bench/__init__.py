@@ -1,0 +1,1 @@
+"""How long aggregators take, as ratios within one run."""

@@ -1,0 +1,137 @@
+"""The ratios that the documentation states, in one run: each engine against itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from fheval.engines import Engine
+from fheval_lab.bench.aggregators import Measurement, Ratio, aggregator_work
+from fheval_lab.bench.counting import counting_speedup
+
+PADDED, VERIFIED = "padded", "padded-verified"
+SEMI_HONEST, MALICIOUS = "paper-semi-honest", "paper-malicious"
+
+DECISION_POINTS = 100
+PARTIES = 100
+MANY_PARTIES = 10_000
+
+# What is measured on each engine: protocol, parties.
+WORK = (
+    (SEMI_HONEST, PARTIES),
+    (MALICIOUS, PARTIES),
+    (PADDED, PARTIES),
+    (PADDED, MANY_PARTIES),
+    (VERIFIED, PARTIES),
+    (VERIFIED, MANY_PARTIES),
+)
+
+# So long an aggregator is played in a repetition, and the mean counts: a machine that is slow for a tenth of a second
+# at a time is then as slow for a protocol that takes that long as for one that takes seconds.
+LEAST_SECONDS = 0.5
+
+# For each of them, the seconds of every repetition.
+Seconds = dict[tuple[str, int], list[float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """All that one run measured."""
+
+    measurements: tuple[Measurement, ...]
+    ratios: tuple[Ratio, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether every ratio is within its limit."""
+        return all(ratio.holds for ratio in self.ratios)
+
+
+def run_bench(
+    engines: Sequence[Engine], *, repeats: int = 5, samples: int = 10**7, on_step: Callable[[str], None] | None = None
+) -> Bench:
+    """Measure the aggregator of every protocol on every engine, and counting against sorting."""
+    say = on_step or (lambda _step: None)
+    measurements: list[Measurement] = []
+    ratios: list[Ratio] = []
+    for engine in engines:
+        seconds = aggregator_seconds(engine, repeats, say)
+        measurements += [
+            Measurement(
+                name=protocol,
+                engine=engine.name,
+                parties=parties,
+                decision_points=DECISION_POINTS,
+                seconds=median(found),
+                low=min(found),
+                high=max(found),
+            )
+            for (protocol, parties), found in seconds.items()
+        ]
+        ratios += engine_ratios(engine.name, seconds)
+    say(f"counting {samples:,} scores")
+    speed = counting_speedup(samples=samples)
+    ratios.append(
+        _ratio(
+            f"counting {samples:,} scores at 1,000 decision points / scikit-learn's roc_auc_score",
+            "",
+            [1 / speed["speedup"]],
+            1 / 25,
+        )
+    )
+    return Bench(measurements=tuple(measurements), ratios=tuple(ratios))
+
+
+def aggregator_seconds(engine: Engine, repeats: int, say: Callable[[str], None]) -> Seconds:
+    """Play every aggregator once, so that all is warm, and then `repeats` times.
+
+    All take their turn in each repetition: where the machine's speed changes from one minute to the next, the ratios
+    within a repetition change little.
+    """
+    works = {}
+    for protocol, parties in WORK:
+        say(f"{engine.name}: {protocol}, {parties:,} parties")
+        works[protocol, parties] = aggregator_work(engine, protocol, parties, DECISION_POINTS)
+        works[protocol, parties]()
+    seconds: Seconds = {key: [] for key in works}
+    for number in range(repeats):
+        say(f"{engine.name}: repetition {number + 1} of {repeats}")
+        for key, mean in _repetition(works).items():
+            seconds[key].append(mean)
+    return seconds
+
+
+def _repetition(works: dict[tuple[str, int], Callable[[], float]]) -> dict[tuple[str, int], float]:
+    """Let all take turns until each has lasted."""
+    found: Seconds = {key: [] for key in works}
+    while short := [key for key, times in found.items() if sum(times) < LEAST_SECONDS]:
+        for key in short:
+            found[key].append(works[key]())
+    return {key: fmean(times) for key, times in found.items()}
+
+
+def engine_ratios(engine: str, seconds: Seconds) -> list[Ratio]:
+    """The ratios of one engine's aggregator times, with the limits that the project holds itself to."""
+
+    def over(name: str, top: tuple[str, int], bottom: tuple[str, int], limit: float) -> Ratio:
+        pairs = zip(seconds[top], seconds[bottom], strict=True)
+        return _ratio(name, engine, [upper / lower for upper, lower in pairs], limit)
+
+    return [
+        _ratio(
+            f"{SEMI_HONEST}: seconds a party, {PARTIES} parties",
+            engine,
+            [each / PARTIES for each in seconds[SEMI_HONEST, PARTIES]],
+            0.010,
+        ),
+        over(f"{MALICIOUS} / {SEMI_HONEST}", (MALICIOUS, PARTIES), (SEMI_HONEST, PARTIES), 2.2),
+        over(f"{PADDED} / {SEMI_HONEST}", (PADDED, PARTIES), (SEMI_HONEST, PARTIES), 0.1),
+        over(f"{VERIFIED} / {MALICIOUS}", (VERIFIED, PARTIES), (MALICIOUS, PARTIES), 0.1),
+        over(f"{PADDED}: {MANY_PARTIES:,} parties / {PARTIES}", (PADDED, MANY_PARTIES), (PADDED, PARTIES), 1.5),
+        over(f"{VERIFIED}: {MANY_PARTIES:,} parties / {PARTIES}", (VERIFIED, MANY_PARTIES), (VERIFIED, PARTIES), 1.5),
+    ]
+
+
+def _ratio(name: str, engine: str, values: Sequence[float], limit: float) -> Ratio:
+    return Ratio(name=name, engine=engine, value=median(values), low=min(values), high=max(values), limit=limit)

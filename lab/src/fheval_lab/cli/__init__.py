@@ -1,0 +1,1 @@
+"""The laboratory's commands; they appear in `fheval` where this distribution is installed."""

@@ -1,0 +1,88 @@
+"""The published evaluation data: which files there are, which are missing, and how they are dealt out to parties."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fheval.counting import read_pair
+from fheval.evaluation.splitting import split_randomness, split_rows
+from fheval_lab.reproduce import printed
+
+Name = Literal["criteo", "celeba"]
+Share = tuple[NDArray[np.uint8], NDArray[np.float64]]
+
+PRINTED: dict[Name, dict[int, printed.AtSize]] = {"criteo": printed.CRITEO, "celeba": printed.CELEBA}
+TITLES: dict[Name, str] = {"criteo": "Criteo", "celeba": "CelebA"}
+
+# The size of the files whose name says none.
+_WHOLE = {"criteo": 458407, "celeba": 100000}
+_PREFIX = {"criteo": "_criteo", "celeba": ""}
+
+# Any split gives the same AUC; a fixed one lets a resumed run go on where the other stopped.
+_SPLIT_SEED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """One pair of files of the published data."""
+
+    name: Name
+    size: int
+    folder: Path
+
+    @property
+    def files(self) -> tuple[Path, Path]:
+        """Labels and scores."""
+        ending = _PREFIX[self.name] + ("" if self.size == _WHOLE[self.name] else f"_{self.size}")
+        return self.folder / f"labels{ending}.txt", self.folder / f"pred_cons{ending}.txt"
+
+    @property
+    def title(self) -> str:
+        """The data set and its size, for people."""
+        return f"{TITLES[self.name]}, {self.size:,} samples"
+
+    @property
+    def missing(self) -> list[str]:
+        """The names of files that are not there."""
+        return [file.name for file in self.files if not file.is_file()]
+
+    @property
+    def printed(self) -> printed.AtSize:
+        """What the paper prints for it."""
+        return PRINTED[self.name][self.size]
+
+    def digest(self) -> str:
+        """Tells these files from others of the same names."""
+        content = sha256()
+        for file in self.files:
+            content.update(sha256(file.read_bytes()).digest())
+        return content.hexdigest()[:16]
+
+    def load(self) -> Share:
+        """Labels and scores as arrays, checked."""
+        return _load(self.files)
+
+    def shares(self, parties: int) -> list[Share]:
+        """The samples dealt out at random, equally many to each party to within one."""
+        labels, scores = self.load()
+        return [
+            (labels[rows], scores[rows]) for rows in split_rows(len(labels), parties, split_randomness(_SPLIT_SEED))
+        ]
+
+
+@lru_cache(maxsize=2)
+def _load(files: tuple[Path, Path]) -> Share:
+    return read_pair(*files)
+
+
+def data_sets(folder: Path, name: Name) -> Sequence[DataSet]:
+    """All sizes that the paper has of a data set, the smallest first, present or not."""
+    return [DataSet(name, size, folder) for size in sorted(PRINTED[name])]

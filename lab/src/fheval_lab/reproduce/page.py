@@ -1,0 +1,88 @@
+"""The page of `fheval reproduce`: every experiment's tables and plots, what was left out, and the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from fheval.report.elements import Content, Element, element
+from fheval.report.page import facts, page, section
+from fheval.version import __version__
+from fheval_lab.reproduce import page_accuracy, page_division, page_figures, page_settings
+from fheval_lab.reproduce.run import Outcome, distinct_machines
+
+TITLE = "The paper's tables and figures, run again"
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """An experiment's name in the contents, its heading, and what stands under it."""
+
+    short: str
+    heading: str
+    content: Callable[[Outcome], Content]
+
+
+_PARTS = {
+    "table1": _Part("Table 1", "Table 1: AUC on Criteo", page_accuracy.content),
+    "table2": _Part("Table 2", "Table 2: AUC on CelebA", page_accuracy.content),
+    "table3": _Part("Table 3", "Table 3: communication", page_settings.communication),
+    "figure-points": _Part(
+        "Decision points", "Figure: time and accuracy against decision points", page_figures.against_points
+    ),
+    "figure-parties": _Part("Parties", "Figure: time and traffic against parties", page_figures.against_parties),
+    "security": _Part("Soundness", "Soundness: how likely cheating goes unseen", page_settings.soundness),
+    "division": _Part("Division", "Outsourced division", page_division.content),
+}
+
+
+def reproduction_page(outcomes: Sequence[Outcome], when: datetime) -> str:
+    """One self-contained page for everything that was run."""
+    header = [
+        element("h1", TITLE),
+        element(
+            "p",
+            "Baykara, Ünal and Akgün, “Enabling Privacy-preserving Model Evaluation in Federated Learning via Fully "
+            "Homomorphic Encryption”: the protocols as printed, those of fheval, and every baseline, each beside the "
+            "value that the paper prints.",
+            class_="lead",
+        ),
+        _contents(outcomes),
+    ]
+    parts = [(outcome, _PARTS[outcome.name]) for outcome in outcomes]
+    main: list[Content] = [section(part.heading, part.content(each), anchor=each.name) for each, part in parts]
+    main += [_left_out(outcomes), _machines(outcomes)]
+    made = f"Made by fheval {__version__} on {when.isoformat(sep=' ', timespec='minutes')}."
+    return page(TITLE, header, main, element("p", made))
+
+
+def _contents(outcomes: Sequence[Outcome]) -> Element:
+    links = [element("li", element("a", _PARTS[each.name].short, href=f"#{each.name}")) for each in outcomes]
+    links.append(element("li", element("a", "The machine", href="#machine")))
+    return element("nav", element("ul", links), aria_label="Contents")
+
+
+def _left_out(outcomes: Sequence[Outcome]) -> Content:
+    reasons: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        for skip in outcome.skipped:
+            reasons.setdefault(skip.why, []).append(skip.what)
+    if not reasons:
+        return None
+    items = [element("li", element("strong", "; ".join(what)), ": ", why) for why, what in reasons.items()]
+    return section("What was left out", element("ul", items), anchor="left-out")
+
+
+def _machines(outcomes: Sequence[Outcome]) -> Content:
+    machines = distinct_machines(outcomes)
+    return section(
+        "The machine",
+        element(
+            "p",
+            "Times are processor seconds of one process with one thread, the paper's are of one core of an Apple M2 "
+            "Pro. The time of the exact AUC by MPC is that on the clock, with three processes on these cores.",
+        ),
+        [facts(list(machine.items())) for machine in machines],
+        anchor="machine",
+    )

@@ -1,0 +1,183 @@
+"""The aggregator's side of a round among vaults: whom to ask what next, whatever carries the bytes.
+
+`conduct` is a generator. It yields an `Exchange`, the requests for one stage by member; whoever drives it sends them,
+waits as long as it likes, and gives back the replies that came, by member. Whoever is missing has dropped out. A leader
+who does not answer is replaced, in a new round with a new id. It ends with a `Report`, in which there is no result: the
+aggregator never has one. `drive` is the loop for a transport that can be called.
+
+    report = drive(conduct(plan, policy, engine, rng), exchange_over_my_transport)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from fheval.aggregator.round_in_play import EpochKeys, Exchange, Replies, RoundFailed, RoundInPlay
+from fheval.consortium import Policy
+from fheval.engines import Engine
+from fheval.errors import CohortTooSmall, TransportError
+from fheval.metrics.question import Question
+from fheval.protocols.round import DEFAULT_MAX_SAMPLES, DEFAULT_MINIMUM_COHORT, DEFAULT_RUNS, Round, new_round_id
+from fheval.secrets import Randomness, integer_below
+
+__all__ = [
+    "Attempt",
+    "Conducting",
+    "EpochKeys",
+    "Exchange",
+    "Plan",
+    "Replies",
+    "Report",
+    "conduct",
+    "drive",
+    "in_process",
+]
+
+DEFAULT_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What the aggregator wants to have evaluated, and among whom; a round is an attempt at it."""
+
+    members: tuple[str, ...]
+    protocol: str
+    engine: str
+    question: Question
+    precision: float | None
+    minimum_cohort: int = DEFAULT_MINIMUM_COHORT
+    max_samples: int = DEFAULT_MAX_SAMPLES
+    splits: int = 4
+    runs: int = DEFAULT_RUNS
+    packing: str = "paper"
+
+    def round(self, members: tuple[str, ...], leader: str, rng: Randomness) -> Round:
+        """A new round among these members."""
+        return Round(
+            id=new_round_id(rng),
+            protocol=self.protocol,
+            engine=self.engine,
+            forms=self.question.forms(self.max_samples),
+            parties=members,
+            leader=leader,
+            precision=self.precision,
+            minimum_cohort=self.minimum_cohort,
+            max_samples=self.max_samples,
+            splits=self.splits,
+            runs=self.runs,
+            packing=self.packing,
+            question=self.question.to_bytes(),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One round: how far it came. `failure` is None for the one that succeeded."""
+
+    round: str
+    leader: str
+    parties: tuple[str, ...]
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What the aggregator knows at the end: who took part and who confirmed, never what came out."""
+
+    round: Round
+    roster: tuple[str, ...]
+    dropped: tuple[str, ...]
+    confirmed: tuple[str, ...]
+    attempts: tuple[Attempt, ...]
+    keys: EpochKeys
+
+
+Conducting = Generator[Exchange, Replies, Report]
+
+
+def drive(conducting: Conducting, exchange: Callable[[Exchange], Replies]) -> Report:
+    """Send each exchange with `exchange`, which returns the replies that came in time, and give the report."""
+    try:
+        asked = next(conducting)
+        while True:
+            asked = conducting.send(exchange(asked))
+    except StopIteration as done:
+        report: Report = done.value
+        return report
+
+
+def in_process(handlers: Mapping[str, Callable[[bytes], bytes]]) -> Callable[[Exchange], Replies]:
+    """An exchange among vaults in this very process, for trials: `handlers` has each vault's `handle`.
+
+    A member without a handler, or whose handler raises a `TransportError`, does not answer.
+    """
+
+    def exchange(asked: Exchange) -> Replies:
+        replies = {}
+        for name, data in asked.requests.items():
+            if name in handlers:
+                with suppress(TransportError):
+                    replies[name] = handlers[name](data)
+        return replies
+
+    return exchange
+
+
+def conduct(
+    plan: Plan,
+    policy: Policy,
+    engine: Engine,
+    rng: Randomness,
+    *,
+    keys: EpochKeys | None = None,
+    attempts: int = DEFAULT_ATTEMPTS,
+) -> Conducting:
+    """Aggregator: play rounds until one succeeds, with a new leader each time.
+
+    `keys` are those of an earlier report, used again if they suit the round. `CohortTooSmall` when too few members are
+    left, `TransportError` when the attempts are used up.
+    """
+    members = plan.members
+    leaders = list(members)
+    made: list[Attempt] = []
+    for _ in range(attempts):
+        _require_cohort(plan, policy, members, made)
+        leader = leaders[integer_below(rng, len(leaders))]
+        round_ = plan.round(members, leader, rng)
+        reused = keys if keys is not None and keys.suit(round_) else None
+        # Keys that have failed once are not tried again.
+        keys = None
+        attempt = RoundInPlay(round_, policy, engine, rng)
+        try:
+            finished = yield from attempt.play(reused)
+        except RoundFailed as failure:
+            made.append(Attempt(round=round_.id, leader=leader, parties=members, failure=str(failure)))
+            members = tuple(name for name in members if name not in failure.without)
+            leaders = [name for name in members if name != leader] or list(members)
+            continue
+        made.append(Attempt(round=round_.id, leader=leader, parties=members))
+        roster, confirmed, used = finished
+        return Report(
+            round=round_,
+            roster=roster,
+            dropped=tuple(name for name in plan.members if name not in roster),
+            confirmed=confirmed,
+            attempts=tuple(made),
+            keys=used,
+        )
+    raise TransportError(
+        f"No round succeeded in {attempts} attempts; the last one failed: {made[-1].failure} "
+        "Check that the members' vaults run, then try again."
+    )
+
+
+def _require_cohort(plan: Plan, policy: Policy, members: tuple[str, ...], made: Sequence[Attempt]) -> None:
+    fewest = max(plan.minimum_cohort, policy.rules.minimum_cohort)
+    if len(members) < fewest:
+        before = f" Before, {made[-1].failure}" if made else ""
+        raise CohortTooSmall(
+            f"Only {len(members)} members answered and a round needs {fewest}.{before} "
+            "Wait until more of them are there, then try again."
+        )

@@ -1,0 +1,36 @@
+"""Keys and identities of a consortium: authority, kits, signed policy, signatures, key bundles.
+
+The parts that the rest of fheval uses; `README.md` beside this file says how they fit together.
+"""
+
+from __future__ import annotations
+
+from fheval.consortium.aggregator_kit import AggregatorKit, load_aggregator_kit
+from fheval.consortium.bundle import BundleContext, bundle_id, open_bundle, seal_bundle
+from fheval.consortium.identity import Identity, sign, verify
+from fheval.consortium.kit import Kit, load_kit, supernode_files
+from fheval.consortium.policy import Policy, Roster, RoundTerms, Rules
+from fheval.consortium.records import MemberRecord, TrustAnchor
+from fheval.consortium.updating import install_policy
+
+__all__ = [
+    "AggregatorKit",
+    "BundleContext",
+    "Identity",
+    "Kit",
+    "MemberRecord",
+    "Policy",
+    "Roster",
+    "RoundTerms",
+    "Rules",
+    "TrustAnchor",
+    "bundle_id",
+    "install_policy",
+    "load_aggregator_kit",
+    "load_kit",
+    "open_bundle",
+    "seal_bundle",
+    "sign",
+    "supernode_files",
+    "verify",
+]

@@ -1,0 +1,246 @@
+"""How a member joins: with keys that the authority makes, or, better, with keys that never leave the member.
+
+In the second way the member makes its keys and a request; the authority (or an X.509 authority elsewhere,
+from the request's CSR) issues a certificate; the reply carries the certificate, the trust anchor and the
+policy back.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from fheval.consortium import certificates, issuing, kit
+from fheval.consortium.aggregator_kit import fill_aggregator_kit, new_server_key
+from fheval.consortium.authority import Authority
+from fheval.consortium.files import check_private_directory, new_directory, read_public, write_public
+from fheval.consortium.member_keys import SIGNING_KEY, MemberKeys, read_signing_key
+from fheval.consortium.records import (
+    MemberRecord,
+    TrustAnchor,
+    check_member_name,
+    check_name,
+    digest,
+    domain,
+    spoken,
+)
+from fheval.errors import ConfigError, RemoteProtocolError
+from fheval.wire import Message, decode, encode
+
+REQUEST = "request.fhev"
+CSR = "request.csr"
+
+_SIGNED = "enrolment request"
+
+
+class RequestContent(Message, frozen=True, kw_only=True):
+    """A member's name and public keys; the CSR carries the signing key and proves its possession."""
+
+    name: str
+    csr: bytes
+    sealing_key: bytes
+    supernode_key: str
+
+
+class EnrolmentRequest(Message, frozen=True, kw_only=True):
+    """Member to authority: public keys, signed with the signing key."""
+
+    content: RequestContent
+    signature: bytes
+
+
+class EnrolmentReply(Message, frozen=True, kw_only=True):
+    """Authority to member; `policy` is empty when none has been signed yet."""
+
+    authority_pem: bytes
+    policy_key: bytes
+    certificate: bytes
+    policy: bytes
+
+
+def enrol_with_new_keys(
+    authority: Authority, name: str, out: Path, *, renew: bool, now: datetime, days: int
+) -> MemberRecord:
+    """Authority: make a member's keys, certificate and kit."""
+    _check_free(authority, name, renew=renew)
+    keys = MemberKeys.generate()
+    certificate = authority.issue_member(name, keys.signing.reveal().public_key(), now=now, days=days)
+    record = keys.record(name, certificate)
+    with new_directory(out) as building:
+        kit.fill_kit(building, keys, record, authority.anchor, authority.policy_bytes())
+        authority.register(record, renew=renew)
+    return record
+
+
+def enrol_aggregator(
+    authority: Authority,
+    name: str,
+    hosts: list[str],
+    out: Path,
+    *,
+    certificate_pem: bytes | None,
+    now: datetime,
+    days: int,
+) -> x509.Certificate:
+    """Authority: make the aggregator's kit, or build it around a certificate that was issued elsewhere."""
+    check_name(name)
+    if authority.is_enrolled(name):
+        raise ConfigError(f"{name!r} is a member. Call the aggregator by another name.")
+    key = None
+    if certificate_pem is None:
+        key = new_server_key()
+        certificate = authority.issue_server(name, key.reveal().public_key(), hosts, now=now, days=days)
+    else:
+        certificate = certificates.read_certificates(certificate_pem, "The file given as --certificate")[0]
+        certificates.check_issuer(certificate, authority.anchor.authority())
+        certificates.check_dates(certificate, now=now)
+        certificates.check_server_use(certificate, hosts)
+    with new_directory(out) as building:
+        fill_aggregator_kit(building, certificate, key, authority.anchor, authority.policy_bytes())
+        authority.register_aggregator(name, certificate)
+    return certificate
+
+
+def make_request(directory: Path, name: str) -> str:
+    """Member: make keys and a request in a new kit; give the request's fingerprint."""
+    check_member_name(name)
+    keys = MemberKeys.generate()
+    csr = issuing.signing_request(name, keys.signing)
+    content = RequestContent(
+        name=name,
+        csr=csr.public_bytes(serialization.Encoding.DER),
+        sealing_key=keys.opening.public_bytes(),
+        supernode_key=keys.supernode_public(),
+    )
+    signature = keys.signing.reveal().sign(domain(_SIGNED) + encode(content))
+    request = encode(EnrolmentRequest(content=content, signature=signature))
+    with new_directory(directory) as building:
+        keys.write(building)
+        write_public(building / REQUEST, request)
+        write_public(building / CSR, csr.public_bytes(serialization.Encoding.PEM))
+    return request_fingerprint(request)
+
+
+def request_fingerprint(request: bytes) -> str:
+    """Give a short text by which member and authority compare a request over the telephone."""
+    return spoken(digest("request fingerprint", request))
+
+
+def answer_request(
+    authority: Authority,
+    name: str,
+    request: bytes,
+    *,
+    certificate_pem: bytes | None,
+    renew: bool,
+    now: datetime,
+    days: int,
+) -> bytes:
+    """Authority: enter the member that made the request, and give the reply for it."""
+    _check_free(authority, name, renew=renew)
+    content, key = _opened_request(request, name)
+    if certificate_pem is None:
+        certificate = authority.issue_member(name, key, now=now, days=days)
+    else:
+        certificate = certificates.read_certificates(certificate_pem, "The file given as --certificate")[0]
+        certificates.check_dates(certificate, now=now)
+        _check_certifies(certificate, key)
+    record = MemberRecord(
+        name=name,
+        certificate=certificate.public_bytes(serialization.Encoding.DER),
+        sealing_key=content.sealing_key,
+        supernode_key=content.supernode_key,
+    )
+    authority.register(record, renew=renew)
+    return encode(
+        EnrolmentReply(
+            authority_pem=authority.anchor.authority_pem,
+            policy_key=authority.anchor.policy_key.public_bytes_raw(),
+            certificate=record.certificate,
+            policy=authority.policy_bytes() or b"",
+        )
+    )
+
+
+def accept_reply(directory: Path, data: bytes, *, expected_anchor: str | None, now: datetime) -> TrustAnchor:
+    """Member: complete a kit with the authority's reply; `expected_anchor` was heard by telephone."""
+    check_private_directory(directory)
+    reply = decode(data, EnrolmentReply, sender="authority")
+    try:
+        anchor = TrustAnchor(
+            authority_pem=reply.authority_pem, policy_key=Ed25519PublicKey.from_public_bytes(reply.policy_key)
+        )
+        certificate = x509.load_der_x509_certificate(reply.certificate)
+    except ValueError:
+        raise ConfigError("The reply holds a malformed certificate or key. Ask the authority for it again.") from None
+    _check_anchor(directory, anchor, expected_anchor)
+    name = _requested_name(directory)
+    certificates.check_issuer(certificate, anchor.authority())
+    certificates.check_dates(certificate, now=now)
+    certificates.check_member_use(certificate, name)
+    _check_certifies(certificate, read_signing_key(directory / SIGNING_KEY).reveal().public_key())
+    if reply.policy:
+        kit.check_new_policy(directory, reply.policy, anchor, now=now)
+    kit.place_public_files(directory, certificate, anchor, reply.policy or None)
+    return anchor
+
+
+def _check_free(authority: Authority, name: str, *, renew: bool) -> None:
+    check_member_name(name)
+    if name in authority.aggregators():
+        raise ConfigError(f"{name!r} is an aggregator. Call the member by another name.")
+    if authority.is_enrolled(name) != renew:
+        raise ConfigError(
+            f"{name!r} is enrolled already. Use --renew to replace its keys and certificate."
+            if not renew
+            else f"{name!r} is not enrolled, so there is nothing to renew. Leave --renew out."
+        )
+
+
+def _opened_request(data: bytes, name: str) -> tuple[RequestContent, Ed25519PublicKey]:
+    request = decode(data, EnrolmentRequest, sender=name)
+    content = request.content
+    if content.name != name:
+        raise ConfigError(f"The request is from {content.name!r}, not from {name!r}. Check which file was sent.")
+    try:
+        csr = x509.load_der_x509_csr(content.csr)
+        key = csr.public_key()
+        if not isinstance(key, Ed25519PublicKey) or not csr.is_signature_valid:
+            raise ValueError("No Ed25519 key, or a bad signature.")
+        key.verify(request.signature, domain(_SIGNED) + encode(content))
+    except (ValueError, UnsupportedAlgorithm, InvalidSignature):
+        raise RemoteProtocolError(
+            f"The request of {name} was altered, or its maker does not hold the key. Ask the member for it again.",
+            step="enrolment",
+            culprit=name,
+        ) from None
+    return content, key
+
+
+def _check_certifies(certificate: x509.Certificate, key: Ed25519PublicKey) -> None:
+    if certificates.public_bytes(certificate.public_key()) != certificates.public_bytes(key):
+        raise ConfigError(
+            f"The certificate of {certificates.common_name(certificate)} is not for the key of the request. "
+            "Issue it from the member's own CSR."
+        )
+
+
+def _check_anchor(directory: Path, anchor: TrustAnchor, expected: str | None) -> None:
+    found = anchor.fingerprint()
+    if expected is not None and expected.strip().lower() != found:
+        raise ConfigError(
+            f"The reply comes from an authority with fingerprint {found}, not {expected}. Do not use it; "
+            "ask the operator of the consortium."
+        )
+    if (directory / kit.CERTIFICATE).exists() and kit.read_anchor(directory).fingerprint() != found:
+        raise ConfigError("The reply comes from another authority than this kit's. Make a new kit for it.")
+
+
+def _requested_name(directory: Path) -> str:
+    request = decode(read_public(directory / REQUEST), EnrolmentRequest, sender="this kit")
+    return request.content.name

@@ -1,0 +1,212 @@
+"""A member's kit: one directory with everything a vault needs to act as that member.
+
+Loading a kit is where a wrong mode, a foreign, expired or mixed-up certificate and an unsigned policy are
+refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from fheval.consortium import certificates
+from fheval.consortium.files import (
+    check_private_directory,
+    private_subdirectory,
+    read_public,
+    read_secret,
+    replace_public,
+)
+from fheval.consortium.identity import Identity
+from fheval.consortium.member_keys import (
+    OPENING_KEY,
+    SIGNING_KEY,
+    SUPERNODE_DIRECTORY,
+    SUPERNODE_KEY,
+    MemberKeys,
+    read_opening_key,
+    read_signing_key,
+)
+from fheval.consortium.policy import Policy, Roster, RoundTerms, open_policy
+from fheval.consortium.records import MemberRecord, TrustAnchor
+from fheval.errors import ConfigError, RemoteProtocolError
+
+CERTIFICATE = "certificate.pem"
+AUTHORITY = "authority.pem"
+POLICY_KEY = "policy-key.pem"
+POLICY = "policy.fhev"
+README = "README.txt"
+
+_README = """\
+The kit of the member {name}. Only the user who runs the vault may read this directory.
+
+signing.key      signs this member's messages (SECRET)
+opening.key      opens what is sealed to this member: FHE keys and pad seed (SECRET)
+certificate.pem  says that the signing key is this member's
+authority.pem    the certificate of the consortium's authority
+policy-key.pem   the public key that signs the consortium's policy
+policy.fhev      the signed policy: members and rules
+supernode/       for the Flower SuperNode only: its key (SECRET) and public key, the authority's certificate
+
+Move supernode/ to the user who runs the SuperNode. That process runs code that the aggregator sends, so it
+must not be able to read anything else here. Back this directory up; a lost kit is replaced by a new one.
+Compare the authority's fingerprint with the operator of the consortium, over the telephone:
+{anchor}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Kit:
+    """A loaded and checked kit."""
+
+    directory: Path
+    identity: Identity
+    policy: Policy
+
+    def roster(self, names: Sequence[str], *, now: datetime) -> Roster:
+        """Give the records of a round's members, each with a certificate that is valid now."""
+        return self._checked(self.policy.roster(names), now)
+
+    def check_round(self, terms: RoundTerms, *, now: datetime) -> Roster:
+        """Refuse a round that breaks the policy, leaves this member out or has a bad certificate in it."""
+        return self._checked(self.policy.check_round(terms, now=now), now)
+
+    def _checked(self, roster: Roster, now: datetime) -> Roster:
+        roster.member(self.identity.name)
+        for record in roster.members:
+            self.identity.anchor.check_member(record, now=now)
+        return roster
+
+
+def fill_kit(
+    directory: Path, keys: MemberKeys, record: MemberRecord, anchor: TrustAnchor, policy: bytes | None
+) -> None:
+    """Write all files of a kit into a new directory; `policy` is absent when none has been signed yet."""
+    keys.write(directory)
+    place_public_files(directory, record.x509(), anchor, policy)
+
+
+def place_public_files(
+    directory: Path, certificate: x509.Certificate, anchor: TrustAnchor, policy: bytes | None
+) -> None:
+    """Write what the authority gives, beside the member's keys; the certificate completes the kit."""
+    name = certificates.common_name(certificate)
+    write_anchor(directory, anchor)
+    supernode = private_subdirectory(directory / SUPERNODE_DIRECTORY)
+    replace_public(supernode / AUTHORITY, anchor.authority_pem)
+    if policy is not None:
+        replace_public(directory / POLICY, policy)
+    replace_public(directory / README, _README.format(name=name, anchor=anchor.fingerprint()).encode())
+    replace_public(directory / CERTIFICATE, certificate.public_bytes(serialization.Encoding.PEM))
+
+
+def load_kit(directory: Path, *, now: datetime) -> Kit:
+    """Read a kit and check everything in it, or raise a `ConfigError` that says what to do."""
+    check_private_directory(directory)
+    if not (directory / CERTIFICATE).exists():
+        raise ConfigError(
+            f"The kit {directory} has no certificate yet. Send its request to the authority, then run "
+            "fheval consortium accept with the reply."
+        )
+    anchor = read_anchor(directory)
+    certificate = certificates.read_certificates(read_public(directory / CERTIFICATE), CERTIFICATE)[0]
+    name = certificates.common_name(certificate)
+    certificates.check_issuer(certificate, anchor.authority())
+    certificates.check_dates(anchor.authority(), now=now)
+    certificates.check_dates(certificate, now=now)
+    certificates.check_member_use(certificate, name)
+    policy = read_policy(directory, anchor, now=now)
+    identity = Identity(
+        record=_own_record(policy, name),
+        anchor=anchor,
+        signing_key=read_signing_key(directory / SIGNING_KEY),
+        opening_key=read_opening_key(directory / OPENING_KEY),
+    )
+    _check_own_keys(identity, certificate, policy)
+    return Kit(directory=directory, identity=identity, policy=policy)
+
+
+def check_new_policy(directory: Path, data: bytes, anchor: TrustAnchor, *, now: datetime) -> Policy:
+    """Refuse a policy that must not replace the kit's own; the same one again is fine."""
+    policy = open_policy(data, anchor)
+    policy.check_dates(now=now)
+    path = directory / POLICY
+    if path.exists() and read_public(path) != data:
+        policy.check_succeeds(open_policy(read_public(path), anchor))
+    return policy
+
+
+def read_policy(directory: Path, anchor: TrustAnchor, *, now: datetime) -> Policy:
+    """Read the policy of a kit, which must be valid now."""
+    path = directory / POLICY
+    if not path.exists():
+        raise ConfigError(
+            f"The kit {directory} has no policy yet. Get policy.fhev from the authority, then: "
+            f"fheval consortium update {directory} policy.fhev"
+        )
+    try:
+        policy = open_policy(read_public(path), anchor)
+        policy.check_dates(now=now)
+    except RemoteProtocolError as error:
+        raise ConfigError(f"{path} cannot be used. {error}") from error
+    return policy
+
+
+def supernode_files(directory: Path) -> tuple[Path, Path]:
+    """Give the SuperNode's private key and the authority's certificate, after a look at the key's mode."""
+    check_private_directory(directory)
+    key = directory / SUPERNODE_KEY
+    read_secret(key)
+    authority = directory / AUTHORITY
+    read_public(authority)
+    return key, authority
+
+
+def write_anchor(directory: Path, anchor: TrustAnchor) -> None:
+    """Write the authority's certificate and the key that signs policies."""
+    replace_public(directory / AUTHORITY, anchor.authority_pem)
+    pem = anchor.policy_key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    replace_public(directory / POLICY_KEY, pem)
+
+
+def read_anchor(directory: Path) -> TrustAnchor:
+    """Read the authority's certificate and the key that signs policies."""
+    path = directory / POLICY_KEY
+    try:
+        key = serialization.load_pem_public_key(read_public(path))
+    except ValueError:
+        key = None
+    if not isinstance(key, Ed25519PublicKey):
+        raise ConfigError(f"{path} does not hold an Ed25519 public key. Restore it from your backup.")
+    pem = read_public(directory / AUTHORITY)
+    certificates.read_certificates(pem, str(directory / AUTHORITY))
+    return TrustAnchor(authority_pem=pem, policy_key=key)
+
+
+def _own_record(policy: Policy, name: str) -> MemberRecord:
+    try:
+        return policy.member(name)
+    except RemoteProtocolError:
+        raise ConfigError(
+            f"Policy version {policy.version} of {policy.consortium} does not list {name}. "
+            "Ask the authority whether you were removed, or for a newer policy."
+        ) from None
+
+
+def _check_own_keys(identity: Identity, certificate: x509.Certificate, policy: Policy) -> None:
+    record = identity.record
+    if record.certificate != certificate.public_bytes(serialization.Encoding.DER):
+        raise ConfigError(
+            f"Policy version {policy.version} lists another certificate of {record.name}. "
+            "Use the newest kit, or ask the authority for a newer policy."
+        )
+    if identity.signing_key.reveal().public_key().public_bytes_raw() != record.signing_key().public_bytes_raw():
+        raise ConfigError(f"{SIGNING_KEY} does not belong to the certificate of {record.name}. Use the whole kit.")
+    if identity.opening_key.public_bytes() != record.sealing_key:
+        raise ConfigError(f"{OPENING_KEY} is not the key that the policy lists for {record.name}. Use the whole kit.")

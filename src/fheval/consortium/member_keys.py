@@ -1,0 +1,97 @@
+"""A member's private keys: made at the member or by the authority, and kept in files of mode 0600.
+
+Three keys for three uses: Ed25519 signs messages, the ML-KEM/X25519 hybrid opens what is sealed to the
+member, and a P-384 key in OpenSSH's format, as Flower wants it, authenticates the SuperNode.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fheval.consortium.files import private_subdirectory, read_secret, write_public, write_secret
+from fheval.consortium.records import MemberRecord
+from fheval.consortium.sealing import OpeningKey
+from fheval.errors import ConfigError
+from fheval.secrets import Secret
+
+SIGNING_KEY = "signing.key"
+OPENING_KEY = "opening.key"
+SUPERNODE_DIRECTORY = "supernode"
+SUPERNODE_KEY = "supernode.key"
+SUPERNODE_PUBLIC = "supernode.pub"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MemberKeys:
+    """The private keys of one member."""
+
+    signing: Secret[Ed25519PrivateKey]
+    opening: OpeningKey
+    supernode: Secret[ec.EllipticCurvePrivateKey]
+
+    @classmethod
+    def generate(cls) -> MemberKeys:
+        """Make new keys from the operating system's randomness."""
+        return cls(
+            Secret(Ed25519PrivateKey.generate()),
+            OpeningKey.generate(),
+            Secret(ec.generate_private_key(ec.SECP384R1())),
+        )
+
+    def record(self, name: str, certificate: x509.Certificate) -> MemberRecord:
+        """Give the public record of a member with these keys."""
+        return MemberRecord(
+            name=name,
+            certificate=certificate.public_bytes(serialization.Encoding.DER),
+            sealing_key=self.opening.public_bytes(),
+            supernode_key=self.supernode_public(),
+        )
+
+    def supernode_public(self) -> str:
+        """Give the SuperNode's public key as one line of OpenSSH's format."""
+        public = self.supernode.reveal().public_key()
+        return public.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
+
+    def write(self, directory: Path) -> None:
+        """Write the keys; the SuperNode's has a directory of its own, as that process must see no other."""
+        write_secret(directory / SIGNING_KEY, private_pem(self.signing))
+        write_secret(directory / OPENING_KEY, self.opening.to_pem())
+        supernode = private_subdirectory(directory / SUPERNODE_DIRECTORY)
+        openssh = self.supernode.reveal().private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+        )
+        write_secret(supernode / SUPERNODE_KEY, Secret(openssh))
+        write_public(supernode / SUPERNODE_PUBLIC, f"{self.supernode_public()}\n".encode())
+
+
+def read_signing_key(path: Path) -> Secret[Ed25519PrivateKey]:
+    """Read an Ed25519 key from a file that only its owner can read."""
+    pem = read_secret(path)
+    try:
+        key = serialization.load_pem_private_key(pem.reveal(), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise ConfigError(f"{path} does not hold a private key. Restore it from your backup.") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ConfigError(f"{path} does not hold an Ed25519 key. Restore it from your backup.")
+    return Secret(key)
+
+
+def read_opening_key(path: Path) -> OpeningKey:
+    """Read the key that opens what is sealed to the member."""
+    return OpeningKey.from_pem(read_secret(path), str(path))
+
+
+def private_pem(key: Secret[Ed25519PrivateKey] | Secret[ec.EllipticCurvePrivateKey]) -> Secret[bytes]:
+    """Give a private key as PKCS #8 in PEM."""
+    return Secret(
+        key.reveal().private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )

@@ -1,0 +1,298 @@
+"""The policy: who is a member and what a round may ask of the members, signed by the consortium's authority.
+
+Members believe neither the aggregator's roster nor its description of a round; they check both against the
+policy. A policy is replaced as a whole by one of a higher version, and a member is removed by a version
+that does not list it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fheval.consortium.records import MemberRecord, Timestamp, TrustAnchor, digest, domain
+from fheval.errors import CohortTooSmall, ConfigError, RemoteProtocolError
+from fheval.secrets import Secret
+from fheval.wire import Message, decode, encode
+
+# Names, not modules: whoever signs a policy needs no FHE engine.
+PROTOCOLS = ("padded", "padded-verified", "paper-semi-honest", "paper-malicious")
+
+_SIGNED = "policy"
+
+
+class Rules(Message, frozen=True, kw_only=True):
+    """What a round may ask for; a finest precision of None allows the exact fraction."""
+
+    minimum_cohort: int = 3
+    protocols: tuple[str, ...] = ("padded", "padded-verified")
+    finest_precision: float | None = 1e-4
+    most_decision_points: int = 1000
+    releases_per_data_set: int = 10
+    allow_curves: bool = False
+    # Counts of a smaller group say too much about the people in it.
+    minimum_group_size: int = 20
+
+    def check(self) -> None:
+        """Refuse rules that make no sense."""
+        _require(self.minimum_cohort >= 2, "The minimum cohort must be at least 2 parties")
+        _require(bool(self.protocols), "At least one protocol must be allowed")
+        for protocol in self.protocols:
+            _require(protocol in PROTOCOLS, f"{protocol!r} is not one of the protocols {', '.join(PROTOCOLS)}")
+        _require(len(set(self.protocols)) == len(self.protocols), "A protocol is listed twice")
+        _require(
+            self.finest_precision is None or 0 < self.finest_precision < 1,
+            "The finest precision must lie between 0 and 1, or be exact",
+        )
+        _require(self.most_decision_points >= 2, "At least 2 decision points must be allowed")
+        _require(self.releases_per_data_set >= 1, "At least one release per data set must be allowed")
+        _require(self.minimum_group_size >= 1, "The minimum group size must be at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundTerms:
+    """What a round asks for, as the aggregator describes it; `precision` None asks for the exact fraction."""
+
+    roster: tuple[str, ...]
+    protocol: str
+    precision: float | None
+    decision_points: int
+    minimum_cohort: int
+    curve: bool = False
+
+
+class RosterContent(Message, frozen=True, kw_only=True):
+    """What the roster hash covers: the names in order, each with its certificate's fingerprint."""
+
+    members: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """The members of one round, in the order of their names; `Policy.roster` makes it."""
+
+    members: tuple[MemberRecord, ...]
+
+    def hash(self) -> bytes:
+        """Give the digest that messages and bundles are bound to."""
+        content = RosterContent(members=tuple((record.name, record.fingerprint()) for record in self.members))
+        return digest("roster", encode(content))
+
+    def names(self) -> tuple[str, ...]:
+        """Give the members' names in order."""
+        return tuple(record.name for record in self.members)
+
+    def member(self, name: str) -> MemberRecord:
+        """Give the record of a member of this round."""
+        for record in self.members:
+            if record.name == name:
+                return record
+        raise RemoteProtocolError(
+            f"{name!r} is not on the roster of this round. Its message was ignored.",
+            step="roster",
+            culprit=name,
+        )
+
+
+class Policy(Message, frozen=True, kw_only=True):
+    """One version of the consortium's rules and members."""
+
+    consortium: str
+    version: int
+    not_before: Timestamp
+    not_after: Timestamp
+    members: tuple[MemberRecord, ...]
+    rules: Rules
+
+    def hash(self) -> bytes:
+        """Give the digest that bundles are bound to."""
+        return digest(_SIGNED, encode(self))
+
+    def member(self, name: str) -> MemberRecord:
+        """Give the record of a member."""
+        return self._members([name])[0]
+
+    def roster(self, names: Sequence[str]) -> Roster:
+        """Turn a round's names into records; unknown or repeated names and a small cohort are refused."""
+        if len(set(names)) != len(names):
+            raise _broken("The roster names a member twice")
+        members = self._members(sorted(names))
+        if len(members) < self.rules.minimum_cohort:
+            raise CohortTooSmall(
+                f"The round has {len(members)} parties and the policy asks for at least "
+                f"{self.rules.minimum_cohort}: nothing is released. Wait until more members are there."
+            )
+        return Roster(members)
+
+    def check_round(self, terms: RoundTerms, *, now: datetime) -> Roster:
+        """Refuse a round that breaks a rule; give its roster otherwise."""
+        self.check_dates(now=now)
+        self.check_protocol(terms.protocol)
+        self.check_precision(terms.precision)
+        self.check_decision_points(terms.decision_points)
+        self.check_curve(terms.curve)
+        self.check_minimum_cohort(terms.minimum_cohort)
+        return self.roster(terms.roster)
+
+    def check_dates(self, *, now: datetime) -> None:
+        """Refuse a policy that has expired or is not valid yet."""
+        if now.timestamp() > self.not_after:
+            raise _broken(
+                f"Policy version {self.version} expired on {_day(self.not_after)}",
+                "Ask the consortium's authority for a new version.",
+            )
+        if now.timestamp() < self.not_before:
+            raise _broken(
+                f"Policy version {self.version} is not valid before {_day(self.not_before)}",
+                "Check this machine's clock.",
+            )
+
+    def check_protocol(self, protocol: str) -> None:
+        """Refuse a protocol that the policy does not allow."""
+        if protocol not in self.rules.protocols:
+            raise _broken(f"Protocol {protocol!r} is not allowed; these are: {', '.join(self.rules.protocols)}")
+
+    def check_precision(self, precision: float | None) -> None:
+        """Refuse a release finer than the policy's finest precision."""
+        finest = self.rules.finest_precision
+        asked = "an exact release" if precision is None else f"a precision of {precision:g}"
+        if precision is not None and not 0 < precision < 1:
+            raise _broken(f"The round asks for {asked}, which makes no sense")
+        if finest is not None and (precision is None or precision < finest):
+            raise _broken(f"The round asks for {asked}; the finest allowed is {finest:g}")
+
+    def check_decision_points(self, count: int) -> None:
+        """Refuse more decision points than the policy allows, and fewer than two."""
+        if not 2 <= count <= self.rules.most_decision_points:
+            raise _broken(
+                f"The round asks for {count} decision points; "
+                f"between 2 and {self.rules.most_decision_points} are allowed"
+            )
+
+    def check_curve(self, wanted: bool) -> None:
+        """Refuse the release of a curve unless the policy allows it."""
+        if wanted and not self.rules.allow_curves:
+            raise _broken("The round asks for a curve, and releasing curves is not allowed")
+
+    def check_minimum_cohort(self, fewest: int) -> None:
+        """Refuse a round that would go on with fewer parties than the policy asks for."""
+        if fewest < self.rules.minimum_cohort:
+            raise _broken(
+                f"The round would go on with {fewest} parties; the policy asks for at least {self.rules.minimum_cohort}"
+            )
+
+    def check_release(self, released_before: int) -> None:
+        """Refuse one more release from a data set that has used up its releases."""
+        if released_before >= self.rules.releases_per_data_set:
+            raise _broken(
+                f"This data set has had {released_before} releases; {self.rules.releases_per_data_set} are allowed"
+            )
+
+    def check_group(self, size: int) -> None:
+        """Refuse to release anything about a group that is too small."""
+        if size < self.rules.minimum_group_size:
+            raise _broken(
+                f"A group is smaller than the {self.rules.minimum_group_size} samples that a release needs",
+                "Leave the group out.",
+            )
+
+    def check_succeeds(self, older: Policy) -> None:
+        """Refuse to replace a policy by an older or equal version, or by another consortium's."""
+        if self.consortium != older.consortium:
+            raise _broken(f"The policy is of {self.consortium}, not of {older.consortium}", culprit="authority")
+        if self.version <= older.version:
+            raise _broken(
+                f"Policy version {self.version} does not replace version {older.version}",
+                "Only a higher version does.",
+                culprit="authority",
+            )
+
+    def _members(self, names: Sequence[str]) -> tuple[MemberRecord, ...]:
+        known = {record.name: record for record in self.members}
+        for name in names:
+            if name not in known:
+                raise _broken(f"{name!r} is not a member of {self.consortium} under policy version {self.version}")
+        return tuple(known[name] for name in names)
+
+
+class SignedPolicy(Message, frozen=True, kw_only=True):
+    """A policy's canonical bytes and the authority's Ed25519 signature over them."""
+
+    policy: bytes
+    signature: bytes
+
+
+def sign_policy(policy: Policy, key: Secret[Ed25519PrivateKey], anchor: TrustAnchor) -> bytes:
+    """Authority: check a policy and sign it."""
+    _check_content(policy, anchor)
+    body = encode(policy)
+    return encode(SignedPolicy(policy=body, signature=key.reveal().sign(domain(_SIGNED) + body)))
+
+
+def open_policy(data: bytes, anchor: TrustAnchor) -> Policy:
+    """Member: read a policy, or refuse one that the authority did not sign; dates are checked at use."""
+    signed = decode(data, SignedPolicy, sender="authority")
+    try:
+        anchor.policy_key.verify(signed.signature, domain(_SIGNED) + signed.policy)
+    except InvalidSignature:
+        raise _broken(
+            "The policy was not signed by this consortium's authority, or was altered afterwards",
+            "Get it from the authority again.",
+            culprit="authority",
+        ) from None
+    policy = decode(signed.policy, Policy, sender="authority")
+    if encode(policy) != signed.policy:
+        raise _broken("The policy is not in canonical form", culprit="authority")
+    try:
+        _check_content(policy, anchor)
+    except ConfigError as error:
+        raise RemoteProtocolError(str(error), step="policy", culprit="authority") from error
+    return policy
+
+
+def _check_content(policy: Policy, anchor: TrustAnchor) -> None:
+    policy.rules.check()
+    _require(policy.version >= 1, "A policy's version starts at 1")
+    _require(policy.not_before < policy.not_after, "A policy must begin before it ends")
+    _require(
+        len(policy.members) >= policy.rules.minimum_cohort,
+        f"The policy lists {len(policy.members)} members and asks for a cohort of "
+        f"{policy.rules.minimum_cohort}: no round could run. Enrol more members first",
+    )
+    for record in policy.members:
+        anchor.check_issued(record)
+    _check_distinct(policy.members)
+
+
+def _check_distinct(members: Sequence[MemberRecord]) -> None:
+    # Two members who share a key could speak for each other, or count as two in a cohort of one.
+    parts: dict[str, Callable[[MemberRecord], object]] = {
+        "name": lambda record: record.name,
+        "signing key": lambda record: record.signing_key().public_bytes_raw(),
+        "sealing key": lambda record: record.sealing_key,
+        "SuperNode key": lambda record: record.supernode_key,
+    }
+    for part, of in parts.items():
+        _require(len({of(record) for record in members}) == len(members), f"Two members have the same {part}")
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise ConfigError(f"{otherwise}. The policy was not accepted.")
+
+
+def _broken(
+    what: str,
+    advice: str = "The round was refused; a change of the rules needs a new policy from the authority.",
+    *,
+    culprit: str = "aggregator",
+) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{what}. {advice}", step="policy", culprit=culprit)
+
+
+def _day(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,202 @@
+"""OpenFHE, the paper's library; the only folder that imports `openfhe`.
+
+Two traits of the library shape it. Its evaluation keys live in maps of the whole process, so they are put there for
+the length of one operation and taken out again: roles and rounds in one process never share a key. And its reader
+trusts the structure of what it reads, so a ciphertext travels as bare residues, which are checked and set into a frame
+that this process has written itself, and a key must have the structure of one made here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import openfhe
+
+from fheval.engines import base, container
+from fheval.engines.base import Ciphertext, Engine, Evaluator, KeyHolder, Keys, RunningSum, Vector
+from fheval.engines.memory import MemoryFile
+from fheval.engines.openfhe.ciphertexts import Frames, PairedSum
+from fheval.engines.openfhe.setting import NAME, KeyKind, empty_key_maps, refusals, setting_of
+from fheval.engines.parameters import Parameters
+from fheval.errors import EngineError
+from fheval.secrets import Secret
+
+
+class _KeyHolder(KeyHolder):
+    def __init__(self, parameters: Parameters, key_id: bytes, secret: memoryview) -> None:
+        self.parameters = parameters
+        self._setting = setting_of(parameters)
+        self._setting.check_key("secret", secret)
+        memory = MemoryFile()
+        self._key, done = openfhe.DeserializePrivateKey(memory.holding(secret), openfhe.BINARY)
+        memory.wipe()
+        if not done:
+            raise EngineError("OpenFHE cannot read this secret key. Set the keys up again.")
+        self._frames = Frames(self._setting, key_id, self._key)
+
+    def encrypt(self, values: Vector) -> bytes:
+        return self._frames.write(Ciphertext(self._setting.fresh(self._key, values), self._setting.limbs))
+
+    def decrypt(self, data: bytes) -> Vector:
+        handle = self._frames.read(data).handle
+        with refusals("to decrypt"):
+            return self._setting.decode(self._setting.context.Decrypt(self._key, handle))
+
+
+class _PublicKeys(msgspec.Struct, frozen=True, array_like=True):
+    encryption: bytes
+    relinearisation: bytes = b""
+    rotation: bytes = b""
+
+
+class _Evaluator(Evaluator):
+    def __init__(self, parameters: Parameters, key_id: bytes, keys: _PublicKeys) -> None:
+        self.parameters = parameters
+        self._setting = setting_of(parameters)
+        self._context = self._setting.context
+        memory = MemoryFile()
+        self._setting.check_key("encryption", keys.encryption)
+        self._key, done = openfhe.DeserializePublicKey(memory.holding(keys.encryption), openfhe.BINARY)
+        if not done:
+            raise EngineError("OpenFHE cannot read the public key. Ask the leader to send it again.")
+        self._tag = self._key.GetKeyTag()
+        self._relinearisation = self._rotation = None
+        with empty_key_maps(), refusals("these keys"):
+            if keys.relinearisation:
+                self._setting.check_key("relinearisation", keys.relinearisation)
+                self._context.DeserializeEvalMultKey(memory.holding(keys.relinearisation), openfhe.BINARY)
+                self._relinearisation = self._context.GetEvalMultKeyVector(self._tag)
+            if keys.rotation and parameters.rotations:
+                self._setting.check_key("rotation", keys.rotation)
+                self._context.DeserializeEvalAutomorphismKey(memory.holding(keys.rotation), openfhe.BINARY)
+                self._rotation = self._context.GetEvalAutomorphismKeyMap(self._tag)
+        self._frames = Frames(self._setting, key_id, self._key)
+
+    def load(self, data: bytes) -> Ciphertext:
+        return self._frames.read(data)
+
+    def running_sum(self) -> RunningSum:
+        return PairedSum(self, self._frames, self._setting.limbs)
+
+    def dump(self, ciphertext: Ciphertext) -> bytes:
+        return self._frames.write(ciphertext)
+
+    def encrypt(self, values: Vector, like: Ciphertext | None = None) -> Ciphertext:
+        level = self._level(like) if like else 0
+        return Ciphertext(self._setting.fresh(self._key, values, level), self._setting.limbs - level)
+
+    def add(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
+        base.require_same_level(left, right)
+        return Ciphertext(self._context.EvalAdd(left.handle, right.handle), left.limbs)
+
+    def accumulate(self, total: Ciphertext, term: Ciphertext) -> None:
+        base.require_same_level(total, term)
+        self._context.EvalAddInPlace(total.handle, term.handle)
+
+    def add_plain(self, ciphertext: Ciphertext, values: Vector) -> Ciphertext:
+        level = self._level(ciphertext)
+        if level and not self._setting.ckks:
+            # OpenFHE scales a plaintext for the full modulus whatever is left of it, and gives a wrong sum.
+            return self.add(ciphertext, self.encrypt(values, ciphertext))
+        plain = self._setting.encode(values, level)
+        return Ciphertext(self._context.EvalAdd(ciphertext.handle, plain), ciphertext.limbs)
+
+    def multiply(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
+        if self._relinearisation is None:
+            raise EngineError(f"Parameter set {self.parameters.name} has no ciphertext product. Choose another set.")
+        base.require_same_level(left, right)
+        base.require_room(left, self.parameters, self._setting.limbs)
+        with self._keys_in_place(), refusals("a product"):
+            return self._rescaled(self._context.EvalMult(left.handle, right.handle), left.limbs)
+
+    def multiply_plain(self, ciphertext: Ciphertext, values: Vector) -> Ciphertext:
+        base.require_factor(values)
+        base.require_room(ciphertext, self.parameters, self._setting.limbs)
+        plain = self._setting.encode(values, self._level(ciphertext))
+        return self._rescaled(self._context.EvalMult(ciphertext.handle, plain), ciphertext.limbs)
+
+    def rotate(self, ciphertext: Ciphertext, steps: int) -> Ciphertext:
+        base.require_rotation(self.parameters, steps)
+        with self._keys_in_place(), refusals("a rotation"):
+            return Ciphertext(self._context.EvalRotate(ciphertext.handle, steps), ciphertext.limbs)
+
+    def drop_level(self, ciphertext: Ciphertext) -> Ciphertext:
+        if ciphertext.limbs == 1:
+            raise EngineError("The ciphertext is at its lowest level already.")
+        if self._setting.ckks:
+            handle = self._context.LevelReduce(ciphertext.handle, None, 1)
+        else:
+            handle = self._context.Compress(ciphertext.handle, ciphertext.limbs - 1)
+        return Ciphertext(handle, ciphertext.limbs - 1)
+
+    def reciprocal(self, ciphertext: Ciphertext, gain: float, low: float, high: float, degree: int) -> Ciphertext:
+        """gain/x for every slot within [low, high], by Chebyshev interpolation; other slots hold anything."""
+        with self._keys_in_place(), refusals("a division"):
+            handle = self._context.EvalChebyshevFunction(lambda x: gain / x, ciphertext.handle, low, high, degree)
+        return Ciphertext(handle, self._setting.limbs - handle.GetLevel())
+
+    def _level(self, ciphertext: Ciphertext) -> int:
+        return self._setting.limbs - ciphertext.limbs
+
+    def _rescaled(self, handle: Any, limbs: int) -> Ciphertext:
+        if self._setting.ckks:
+            return Ciphertext(self._context.Rescale(handle), limbs - 1)
+        return Ciphertext(handle, limbs)
+
+    @contextmanager
+    def _keys_in_place(self) -> Iterator[None]:
+        with empty_key_maps():
+            if self._relinearisation is not None:
+                openfhe.CryptoContext.InsertEvalMultKey(self._relinearisation, self._tag)
+            if self._rotation is not None:
+                openfhe.CryptoContext.InsertEvalAutomorphismKey(self._rotation, self._tag)
+            yield
+
+
+def chebyshev_reciprocal(
+    evaluator: Evaluator, ciphertext: Ciphertext, gain: float, low: float, high: float, degree: int
+) -> Ciphertext:
+    """gain/x on [low, high] by a Chebyshev polynomial, for an evaluator of this engine; only a baseline divides so."""
+    if not isinstance(evaluator, _Evaluator):
+        raise EngineError("Only the engine openfhe evaluates Chebyshev polynomials. Choose it.")
+    return evaluator.reciprocal(ciphertext, gain, low, high, degree)
+
+
+class OpenFheEngine(Engine):
+    """OpenFHE."""
+
+    name = NAME
+
+    def generate_keys(self, parameters: Parameters) -> Keys:
+        """Make a key set."""
+        kinds: list[KeyKind] = ["secret", "encryption"]
+        if parameters.depth:
+            kinds.append("relinearisation")
+        if parameters.rotations:
+            kinds.append("rotation")
+        keys = setting_of(parameters).new_keys(kinds)
+        secret = keys.pop("secret")
+        public = msgspec.msgpack.encode(_PublicKeys(**keys))
+        key_id = os.urandom(container.KEY_ID_BYTES)
+        return Keys(
+            parameters=parameters,
+            secret=Secret(container.pack(container.SECRET_KEY, self.name, parameters, key_id, 0, secret)),
+            public=container.pack(container.PUBLIC_KEYS, self.name, parameters, key_id, 0, public),
+        )
+
+    def key_holder(self, parameters: Parameters, secret: Secret[bytes]) -> KeyHolder:
+        """Take the role of a key holder."""
+        key_id, _, key = container.unpack(container.SECRET_KEY, self.name, parameters, None, secret.reveal())
+        return _KeyHolder(parameters, key_id, key)
+
+    def evaluator(self, parameters: Parameters, public: bytes) -> Evaluator:
+        """Take the role of an evaluator."""
+        key_id, _, keys = container.unpack(container.PUBLIC_KEYS, self.name, parameters, None, public)
+        try:
+            return _Evaluator(parameters, key_id, msgspec.msgpack.decode(keys, type=_PublicKeys))
+        except msgspec.DecodeError as error:
+            raise EngineError("The public keys are malformed. Ask the leader to send them again.") from error

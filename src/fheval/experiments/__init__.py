@@ -1,1 +1,0 @@
-"""The paper's tables and figures, benchmarks and attacks: what is measured, and how."""

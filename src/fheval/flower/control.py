@@ -1,0 +1,122 @@
+"""The `flwr` command, asked for JSON: registers SuperNodes, starts runs and tells how they ended."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fheval.errors import ConfigError, TransportError
+from fheval.flower import console
+from fheval.flower.environment import flower_environment
+from fheval.flower.state import LOOPBACK, State
+
+_CONSOLE = (sys.executable, "-m", console.__name__)
+_CONNECTION = "fheval"
+# A command loads much of Flower before it does anything: three seconds on a fast machine, many on a busy one.
+_COMMAND_SECONDS = 120.0
+# Beyond the first, a command of a batch takes a fraction of a second.
+_COMMANDS_IN_A_BATCH = 100
+
+# What SuperLink says to a public key that it knows already.
+_KEY_IN_USE = "Public key already in use"
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """How a run stands: `pending`, `starting`, `running`, or `finished:` and how."""
+
+    text: str
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will change any more."""
+        return self.text.startswith("finished")
+
+    @property
+    def well(self) -> bool:
+        """Whether it ended as it should."""
+        return self.text == "finished:completed"
+
+
+class Control:
+    """Speaks to the SuperLink of a state directory, on loopback."""
+
+    def __init__(self, state: State, port: int) -> None:
+        self._environment = flower_environment(state.flower_home)
+        config = (
+            f'[superlink]\ndefault = "{_CONNECTION}"\n\n[superlink.{_CONNECTION}]\naddress = "{LOOPBACK}:{port}"\n'
+            f"root-certificates = {json.dumps(str(state.inside_authority))}\n"
+        )
+        (state.flower_home / "config.toml").write_text(config, encoding="utf-8")
+
+    def register(self, keys: Sequence[Path]) -> Iterator[int]:
+        """Register SuperNodes' public keys; gives their numbers, as far as it goes well."""
+        answers = self._ask_all([["supernode", "register", str(key), _CONNECTION] for key in keys])
+        try:
+            for answer in answers:
+                yield int(answer["node-id"])
+        except TransportError as error:
+            if _KEY_IN_USE not in str(error):
+                raise
+            raise ConfigError(
+                "SuperLink knows a member's key already, and its number is lost. "
+                "Stop the aggregator, delete its --state directory and start it again."
+            ) from error
+
+    def unregister(self, node: int) -> None:
+        """Forget a SuperNode."""
+        self._ask("supernode", "unregister", str(node), _CONNECTION)
+
+    def start(self, app: Path, settings: Mapping[str, str]) -> int:
+        """Start an app and give the number of its run."""
+        pairs = " ".join(f"{name}={json.dumps(value)}" for name, value in settings.items())
+        return int(self._ask("run", str(app), _CONNECTION, "--run-config", pairs)["run-id"])
+
+    def status(self, run: int) -> RunStatus:
+        """Say how a run stands. `flwr run --stream` would exit with 0 even after the app failed."""
+        (found,) = self._ask("list", _CONNECTION, "--run-id", str(run))["runs"]
+        return RunStatus(found["status"])
+
+    def stop(self, run: int) -> None:
+        """Stop a run."""
+        self._ask("stop", str(run), _CONNECTION)
+
+    def _ask(self, *arguments: str) -> dict[str, Any]:
+        (answer,) = self._ask_all([arguments])
+        return answer
+
+    def _ask_all(self, commands: Sequence[Sequence[str]]) -> Iterator[dict[str, Any]]:
+        lines = "".join(json.dumps([*command, "--format", "json"]) + "\n" for command in commands)
+        try:
+            done = subprocess.run(  # noqa: S603 (this very Python, with a module of ours)
+                _CONSOLE,
+                input=lines.encode(),
+                env=self._environment,
+                capture_output=True,
+                timeout=_COMMAND_SECONDS * (1 + len(commands) / _COMMANDS_IN_A_BATCH),
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise TransportError(f"flwr {commands[0][0]} gave no answer in time. Try again.") from None
+        *printed, _ = done.stdout.decode(errors="replace").split(console.END)
+        if len(printed) != len(commands):
+            last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+            raise TransportError(f"flwr {commands[0][0]} failed: {' '.join(last) or 'no output'}. Try again.")
+        return map(_answer, (command[0] for command in commands), printed)
+
+
+def _answer(command: str, printed: str) -> dict[str, Any]:
+    # The exit status is 0 even where the command failed; only the answer tells.
+    try:
+        answer: dict[str, Any] = json.loads(printed)
+    except ValueError:
+        raise TransportError(f"flwr {command} failed: {printed.strip() or 'no output'}. Try again.") from None
+    if not answer.get("success"):
+        reason = str(answer.get("error-message", "no reason given")).strip().splitlines()[-1]
+        raise TransportError(f"flwr {command} failed: {reason} Check that the aggregator is up, then try again.")
+    return answer

@@ -1,0 +1,112 @@
+"""As `fheval aggregator evaluate`: start a run of the app, wait for its outcome, and make sure that it ended well."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from fheval.aggregator.conductor import DEFAULT_ATTEMPTS
+from fheval.errors import (
+    CohortTooSmall,
+    ConfigError,
+    EngineError,
+    FhevalError,
+    InputError,
+    LocalProtocolError,
+    TransportError,
+)
+from fheval.flower.control import Control
+from fheval.flower.orders import (
+    Failure,
+    Order,
+    Outcome,
+    Summary,
+    clear_order,
+    place_order,
+    read_outcome,
+)
+from fheval.flower.processes import interrupted_by_sigterm
+from fheval.flower.state import State
+from fheval.secrets import SystemRandomness
+
+APP = Path(__file__).with_name("app")
+
+_ORDER_NAME_BYTES = 16
+_LOOK_EVERY = 0.3
+# Asking for a run's status starts a process that is busy for seconds.
+_ASK_EVERY = 20.0
+# From the outcome to the end of the run, and for starting the app: processes that load much.
+_SLACK = 180.0
+# Set-up, submit, pads, result (asked twice at most) and broadcast.
+_EXCHANGES = 6
+
+_KINDS: dict[str, type[FhevalError]] = {
+    kind.__name__: kind
+    for kind in (CohortTooSmall, ConfigError, EngineError, InputError, LocalProtocolError, TransportError)
+}
+
+
+def evaluate(state: State, order: Order) -> Summary:
+    """Have an order carried out by the SuperLink of this state directory."""
+    running = state.read_running()
+    if running.kit != order.kit:
+        raise ConfigError(f"The aggregator in {state.directory} was started with another kit. Use --kit {running.kit}")
+    control = Control(state, running.port)
+    name = SystemRandomness().draw(_ORDER_NAME_BYTES).hex()
+    with interrupted_by_sigterm():
+        place_order(state, name, order)
+        try:
+            outcome = _run(state, name, control, running.pid, order)
+        finally:
+            clear_order(state, name)
+    return _good(outcome)
+
+
+def _run(state: State, name: str, control: Control, aggregator: int, order: Order) -> Outcome:
+    run = control.start(APP, {"order": name})
+    try:
+        return _wait(state, name, control, run, aggregator, order)
+    except BaseException:
+        with suppress(TransportError):
+            control.stop(run)
+        raise
+
+
+def _wait(state: State, name: str, control: Control, run: int, aggregator: int, order: Order) -> Outcome:
+    deadline = time.monotonic() + order.patience + DEFAULT_ATTEMPTS * _EXCHANGES * order.timeout + _SLACK
+    ask_again = time.monotonic() + _ASK_EVERY
+    while (outcome := read_outcome(state, name)) is None:
+        if not _runs(aggregator):
+            raise TransportError("The aggregator was stopped during the round. Start it and try again.")
+        if time.monotonic() > deadline:
+            raise TransportError(f"Run {run} did not end in time and was stopped. The aggregator's output says why.")
+        if time.monotonic() > ask_again:
+            ask_again = time.monotonic() + _ASK_EVERY
+            if control.status(run).ended and read_outcome(state, name) is None:
+                raise TransportError(f"Run {run} failed before its round began. The aggregator's output says why.")
+        time.sleep(_LOOK_EVERY)
+    while not (status := control.status(run)).ended:
+        if time.monotonic() > deadline:
+            raise TransportError(f"Run {run} did not end after its round and was stopped.")
+    if outcome.summary is not None and not status.well:
+        raise TransportError(f"Run {run} ended as {status.text!r} after its round. The aggregator's output says why.")
+    return outcome
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _good(outcome: Outcome) -> Summary:
+    if outcome.summary is None:
+        failure = outcome.failure or Failure(kind="", message="The round ended without an outcome. Try again.")
+        raise _KINDS.get(failure.kind, TransportError)(failure.message)
+    return outcome.summary

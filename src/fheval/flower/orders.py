@@ -1,0 +1,177 @@
+"""What `fheval aggregator evaluate` and the ServerApp tell each other, through files in the state directory.
+
+The run's configuration, which Flower shows to every member, holds nothing but the order's name.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from fheval.aggregator.conductor import EpochKeys, Plan
+from fheval.consortium.files import replace_public
+from fheval.engines import Parameters
+from fheval.errors import FhevalError, LocalProtocolError
+from fheval.flower.state import State
+from fheval.metrics.question import Question
+from fheval.party.messages import Epoch
+from fheval.protocols.round import PublicSetup
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """One evaluation: what is asked, of whom, and how long to wait for them.
+
+    `timeout` bounds each exchange, `patience` the wait for members that are not connected yet.
+    """
+
+    kit: str
+    members: tuple[str, ...]
+    protocol: str
+    engine: str | None
+    question: bytes
+    precision: float | None
+    minimum_cohort: int
+    max_samples: int
+    splits: int
+    runs: int
+    packing: str
+    timeout: float
+    patience: float
+
+    def plan(self, members: tuple[str, ...], engine: str) -> Plan:
+        """What is asked, of those members that are there, with the engine that was loaded."""
+        return Plan(
+            members=members,
+            protocol=self.protocol,
+            engine=engine,
+            question=Question.from_bytes(self.question),
+            precision=self.precision,
+            minimum_cohort=self.minimum_cohort,
+            max_samples=self.max_samples,
+            splits=self.splits,
+            runs=self.runs,
+            packing=self.packing,
+        )
+
+
+class TriedRound(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt: its round, its leader, and why it failed, if it did."""
+
+    round: str
+    leader: str
+    failure: str | None
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What the aggregator knows of an evaluation. The result is not among it."""
+
+    round: str
+    protocol: str
+    engine: str
+    decision_points: int
+    precision: float | str
+    roster: tuple[str, ...]
+    dropouts: tuple[str, ...]
+    confirmed: tuple[str, ...]
+    leader: str
+    attempts: tuple[TriedRound, ...]
+    exchanges: int
+    seconds: dict[str, float]
+    bytes: dict[str, int]
+    fheval: str
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why there was no round: the sentence, and the kind of error it was."""
+
+    kind: str
+    message: str
+
+    @classmethod
+    def of(cls, error: FhevalError) -> Failure:
+        """Note an error for the process that waits for the round."""
+        return cls(kind=type(error).__name__, message=str(error))
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How an order ended: one of the two."""
+
+    summary: Summary | None = None
+    failure: Failure | None = None
+
+
+class _StoredKeys(msgspec.Struct, frozen=True, kw_only=True):
+    policy: bytes
+    epoch: Epoch
+    parties: tuple[str, ...]
+    engine: str
+    parameters: tuple[Parameters, ...]
+    public: PublicSetup
+    box: bytes
+    bundles: dict[str, bytes]
+
+
+def place_order(state: State, name: str, order: Order) -> None:
+    """As `evaluate`: leave an order for the ServerApp."""
+    replace_public(state.request(name), msgspec.json.encode(order))
+
+
+def read_order(state: State, name: str) -> Order:
+    """As the ServerApp: read the order that the run names."""
+    # The name comes with the run and must not lead out of the directory.
+    if not name.isalnum() or not state.request(name).is_file():
+        raise LocalProtocolError(f"There is no order {name!r} in {state.directory}. Start rounds with fheval.")
+    return msgspec.json.decode(state.request(name).read_bytes(), type=Order)
+
+
+def write_outcome(state: State, name: str, outcome: Outcome) -> None:
+    """As the ServerApp: say how it went."""
+    replace_public(state.outcome(name), msgspec.json.encode(outcome))
+
+
+def read_outcome(state: State, name: str) -> Outcome | None:
+    """As `evaluate`: how it went; None as long as nobody has said."""
+    try:
+        data = state.outcome(name).read_bytes()
+    except FileNotFoundError:
+        return None
+    return msgspec.json.decode(data, type=Outcome)
+
+
+def clear_order(state: State, name: str) -> None:
+    """As `evaluate`: leave nothing behind."""
+    state.request(name).unlink(missing_ok=True)
+    state.outcome(name).unlink(missing_ok=True)
+
+
+def keep_keys(state: State, keys: EpochKeys, *, policy: bytes) -> None:
+    """As the ServerApp: keep what later rounds under the policy of this hash may use again. It opens nothing."""
+    stored = _StoredKeys(
+        policy=policy,
+        epoch=keys.epoch,
+        parties=keys.parties,
+        engine=keys.engine,
+        parameters=msgspec.convert(keys.parameters, tuple[Parameters, ...]),
+        public=keys.public,
+        box=keys.box,
+        bundles=dict(keys.bundles),
+    )
+    replace_public(state.keys, msgspec.msgpack.encode(stored))
+
+
+def kept_keys(state: State, *, policy: bytes) -> EpochKeys | None:
+    """As the ServerApp: what an earlier round has left, if it can still be read and the policy is still the same."""
+    try:
+        stored = msgspec.msgpack.decode(state.keys.read_bytes(), type=_StoredKeys)
+    except (FileNotFoundError, msgspec.DecodeError, ValueError):
+        return None
+    if stored.policy != policy:
+        return None
+    return EpochKeys(
+        epoch=stored.epoch,
+        parties=stored.parties,
+        engine=stored.engine,
+        parameters=stored.parameters,
+        public=stored.public,
+        box=stored.box,
+        bundles=stored.bundles,
+    )

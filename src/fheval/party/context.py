@@ -1,0 +1,103 @@
+"""What the messages of one round are bound to, and with it: signing replies, checking replies and claims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from fheval import wire
+from fheval.consortium import Identity, MemberRecord, Roster, sign, verify
+from fheval.errors import RemoteProtocolError
+from fheval.party.messages import REFUSAL, Claim, Epoch, Reply, Stage, binding
+from fheval.protocols.round import AGGREGATOR, Round
+from fheval.wire import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundContext:
+    """A round under an epoch, among members whose certificates were checked."""
+
+    round: Round
+    epoch: Epoch
+    binding: str
+    roster_hash: bytes
+    members: dict[str, MemberRecord] = field(repr=False)
+
+    @classmethod
+    def of(cls, round_: Round, epoch: Epoch, roster: Roster) -> RoundContext:
+        """Bind a round to its epoch and roster."""
+        return cls(
+            round=round_,
+            epoch=epoch,
+            binding=binding(round_, epoch),
+            roster_hash=roster.hash(),
+            members={record.name: record for record in roster.members},
+        )
+
+    def reply(self, identity: Identity, stage: Stage, body: Message) -> bytes:
+        """Member: sign the content of a stage."""
+        content = wire.encode(body)
+        signature = sign(
+            identity,
+            round_id=self.binding,
+            stage=stage.value,
+            roster_hash=self.roster_hash,
+            payload=sha256(content).digest(),
+        )
+        return wire.encode(
+            Reply(stage=stage, round=self.round.id, sender=identity.name, body=content, signature=signature)
+        )
+
+    def open_reply(self, data: bytes, sender: str, stage: Stage) -> Reply:
+        """Anyone: read what this member must have signed for this stage."""
+        reply = read_reply(data, sender)
+        if (reply.stage, reply.round, reply.sender) != (stage, self.round.id, sender):
+            raise RemoteProtocolError(
+                f"A reply of {sender} belongs to another stage, round or member. It was ignored.",
+                step=stage.value,
+                culprit=sender,
+            )
+        self._check(sender, stage, sha256(reply.body).digest(), reply.signature)
+        return reply
+
+    def claim(self, reply: Reply) -> Claim:
+        """Aggregator: what it shows to others of an upload."""
+        return Claim(party=reply.sender, digest=sha256(reply.body).digest(), signature=reply.signature)
+
+    def check_claims(self, claims: Sequence[Claim]) -> tuple[str, ...]:
+        """Vault: the parties whose uploads arrived, each of which must have signed its own for this round."""
+        names = tuple(claim.party for claim in claims)
+        self.round.require_cohort(names)
+        for claim in claims:
+            if len(claim.digest) != sha256().digest_size:
+                raise RemoteProtocolError(
+                    "A claimed upload has no digest. The round was aborted.", step="claims", culprit=AGGREGATOR
+                )
+            self._check(claim.party, Stage.SUBMIT, claim.digest, claim.signature)
+        return names
+
+    def _check(self, sender: str, stage: Stage, digest: bytes, signature: bytes) -> None:
+        if sender not in self.members:
+            raise RemoteProtocolError(
+                f"{sender!r} is no party of this round. Its message was ignored.", step=stage.value, culprit=sender
+            )
+        verify(
+            self.members[sender],
+            signature,
+            round_id=self.binding,
+            stage=stage.value,
+            roster_hash=self.roster_hash,
+            payload=digest,
+        )
+
+
+def read_reply(data: bytes, sender: str) -> Reply:
+    """Read a reply; a refusal is an error, though it does not say why."""
+    if data == REFUSAL:
+        raise RemoteProtocolError(
+            f"The vault of {sender} refused. Its operator finds the reason in the vault's log.",
+            step="reply",
+            culprit=sender,
+        )
+    return wire.decode(data, Reply, sender=sender)

@@ -1,0 +1,246 @@
+"""The ledger: what this vault has answered, released and refused, in SQLite; it survives a kill at any point.
+
+Everything that belongs to one answer is one transaction, on disk before the answer is sent. So after a crash a stage
+either was never answered, and nobody has seen anything, or is answered again with the same bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from datetime import datetime
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from fheval import wire
+from fheval.errors import ConfigError
+from fheval.party.epoch import EpochBytes
+from fheval.party.ledger_file import hold, is_held, open_for_reading, open_for_writing, transaction
+from fheval.party.ledger_records import Entry, EpochRecord, History, RoundRecord, Use
+from fheval.party.messages import Epoch, Stage
+from fheval.party.verdict import verdict_from_bytes, verdict_to_bytes
+from fheval.protocols.round import Round
+
+# Retries come within seconds or minutes; the replies of a paper protocol have tens of megabytes.
+KEPT_ROUNDS = 4
+
+
+class Ledger:
+    """The open ledger of one vault. One process writes; `status` and `rounds` may read beside it."""
+
+    def __init__(self, connection: sqlite3.Connection, lock: int | None = None) -> None:
+        self._connection = connection
+        self._lock = lock
+
+    @classmethod
+    def open(cls, path: Path) -> Ledger:
+        """Open the vault's ledger for writing, or make it; refused while another vault has it open."""
+        lock = hold(_lock_of(path))
+        try:
+            return cls(open_for_writing(path), lock)
+        except BaseException:
+            os.close(lock)
+            raise
+
+    @classmethod
+    def read(cls, path: Path) -> Ledger:
+        """Open a ledger to look at it, whether or not its vault runs."""
+        return cls(open_for_reading(path))
+
+    @staticmethod
+    def in_use(path: Path) -> bool:
+        """Whether a vault works with this ledger at this moment."""
+        return is_held(_lock_of(path))
+
+    def close(self) -> None:
+        """Close the file; what was written is on disk already."""
+        self._connection.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Writing
+
+    def record(self, entry: Entry, *, at: datetime) -> None:
+        """Write one answer, all of it or nothing; another answer for the same stage is impossible."""
+        round_id, when = entry.round.id, at.isoformat()
+        with transaction(self._connection):
+            self._insert_once(
+                "rounds",
+                id=round_id,
+                description=wire.encode(entry.round),
+                epoch=entry.epoch.id,
+                epoch_leader=entry.epoch.leader,
+                at=when,
+            )
+            self._insert(
+                "stages",
+                round=round_id,
+                stage=entry.stage.value,
+                request=entry.request,
+                reply=sha256(entry.reply).digest(),
+                at=when,
+            )
+            self._insert("replies", round=round_id, stage=entry.stage.value, body=entry.reply)
+            self._note(entry, when)
+            self._drop_old_bytes()
+
+    def _note(self, entry: Entry, when: str) -> None:
+        round_id, epoch = entry.round.id, entry.epoch
+        if entry.keys is not None:
+            if self.epoch(epoch.id) is None:
+                bundle = entry.keys.id(epoch.leader)
+                self._insert("epochs", id=epoch.id, leader=epoch.leader, bundle=bundle, at=when)
+            self._insert_once("epoch_bytes", id=epoch.id, bundle=entry.keys.bundle, box=entry.keys.box)
+        if entry.roster is not None:
+            self._insert("rosters", round=round_id, names=msgspec.msgpack.encode(entry.roster))
+        if entry.use is not None:
+            self._insert("uses", round=round_id, data_set=entry.use.data_set, releases=entry.use.releases)
+        if entry.verdict is not None:
+            content = verdict_to_bytes(entry.verdict)
+            self._insert("endings", round=round_id, ending=entry.verdict.ending.value, verdict=content, at=when)
+
+    def abort(self, round_id: str, reason: str, *, at: datetime) -> None:
+        """Note that a round goes no further here, whatever comes."""
+        with transaction(self._connection):
+            self._insert_once("aborts", round=round_id, reason=reason, at=at.isoformat())
+
+    def use_policy(self, version: int, policy_hash: bytes, *, at: datetime) -> None:
+        """Note the policy in use; an older one than was ever used, or another of the same version, is refused."""
+        newest = self._row("SELECT version, hash FROM policies ORDER BY version DESC LIMIT 1")
+        if newest is not None and version < newest[0]:
+            raise ConfigError(
+                f"The kit has policy version {version}, and this vault has used version {newest[0]} before. "
+                "Put the newest policy into the kit: fheval consortium update"
+            )
+        if newest is not None and version == newest[0]:
+            if policy_hash != newest[1]:
+                raise ConfigError(
+                    f"There are two different policies of version {version}. Ask the authority which one holds."
+                )
+            return
+        with transaction(self._connection):
+            self._insert("policies", version=version, hash=policy_hash, at=at.isoformat())
+
+    # Reading
+
+    def round(self, round_id: str) -> RoundRecord | None:
+        """What is known of a round."""
+        row = self._row("SELECT description, epoch, epoch_leader FROM rounds WHERE id = ?", round_id)
+        if row is None:
+            return None
+        answered = self._rows("SELECT stage, request FROM stages WHERE round = ? ORDER BY number", round_id)
+        roster = self._row("SELECT names FROM rosters WHERE round = ?", round_id)
+        return RoundRecord(
+            round=_described(row[0]),
+            epoch=Epoch(id=row[1], leader=row[2]),
+            answered={Stage(stage): request for stage, request in answered},
+            roster=None if roster is None else msgspec.msgpack.decode(roster[0], type=tuple[str, ...]),
+            aborted=self._row("SELECT 1 FROM aborts WHERE round = ?", round_id) is not None,
+        )
+
+    def reply(self, round_id: str, stage: Stage) -> bytes | None:
+        """The bytes that a stage was answered with, unless they are so old that they were dropped."""
+        row = self._row("SELECT body FROM replies WHERE round = ? AND stage = ?", round_id, stage.value)
+        return None if row is None else bytes(row[0])
+
+    def epoch(self, epoch_id: str) -> EpochRecord | None:
+        """What is known of an epoch."""
+        row = self._row("SELECT leader, bundle, at FROM epochs WHERE id = ?", epoch_id)
+        if row is None:
+            return None
+        return EpochRecord(
+            epoch=Epoch(id=epoch_id, leader=row[0]),
+            bundle_id=row[1],
+            since=datetime.fromisoformat(row[2]),
+        )
+
+    def epoch_bytes(self, epoch_id: str) -> EpochBytes | None:
+        """This party's bundle and box of an epoch, as they came."""
+        row = self._row("SELECT bundle, box FROM epoch_bytes WHERE id = ?", epoch_id)
+        return None if row is None else EpochBytes(bundle=row[0], box=row[1])
+
+    def seen_bundle(self, bundle_id: bytes) -> bool:
+        """Whether a bundle was opened before."""
+        return self._row("SELECT 1 FROM epochs WHERE bundle = ?", bundle_id) is not None
+
+    def releases(self, data_set: str) -> int:
+        """How many releases a data set has had, or may have had.
+
+        A release counts from the moment the party's counts leave the vault, because from then on nothing that the
+        party does prevents it. Whatever the round ends with, it is never given back: from the number of rounds that a
+        vault still answers, the aggregator would learn which of its answers were accepted.
+        """
+        row = self._row("SELECT COALESCE(SUM(releases), 0) FROM uses WHERE data_set = ?", data_set)
+        return 0 if row is None else int(row[0])
+
+    def policy_version(self) -> int | None:
+        """The highest policy version that was ever used."""
+        row = self._row("SELECT MAX(version) FROM policies")
+        return None if row is None else row[0]
+
+    def history(self) -> list[History]:
+        """All rounds, the oldest first."""
+        return [self._history(*row) for row in self._rows("SELECT id, description, at FROM rounds ORDER BY number")]
+
+    def _history(self, round_id: str, description: bytes, at: str) -> History:
+        stages = self._rows("SELECT stage FROM stages WHERE round = ? ORDER BY number", round_id)
+        use = self._row("SELECT data_set, releases FROM uses WHERE round = ?", round_id)
+        ending = self._row("SELECT verdict, at FROM endings WHERE round = ?", round_id)
+        abort = self._row("SELECT reason FROM aborts WHERE round = ?", round_id)
+        return History(
+            round=_described(description),
+            began=datetime.fromisoformat(at),
+            stages=tuple(Stage(stage) for (stage,) in stages),
+            use=None if use is None else Use(data_set=use[0], releases=use[1]),
+            verdict=None if ending is None else verdict_from_bytes(ending[0]),
+            ended=None if ending is None else datetime.fromisoformat(ending[1]),
+            aborted=None if abort is None else abort[0],
+        )
+
+    # SQL
+
+    # The names of tables and columns are those above; only values come from outside, and they are bound.
+
+    def _insert(self, table: str, **values: Any) -> None:
+        self._write("INSERT", table, values)
+
+    def _insert_once(self, table: str, **values: Any) -> None:
+        self._write("INSERT OR IGNORE", table, values)
+
+    def _write(self, verb: str, table: str, values: dict[str, Any]) -> None:
+        marks = ", ".join("?" * len(values))
+        self._connection.execute(f"{verb} INTO {table} ({', '.join(values)}) VALUES ({marks})", tuple(values.values()))
+
+    def _drop_old_bytes(self) -> None:
+        for statement in (
+            "DELETE FROM replies WHERE round NOT IN (SELECT id FROM rounds ORDER BY number DESC LIMIT ?)",
+            "DELETE FROM epoch_bytes WHERE id NOT IN (SELECT epoch FROM rounds ORDER BY number DESC LIMIT ?)",
+        ):
+            self._connection.execute(statement, (KEPT_ROUNDS,))
+
+    def _row(self, query: str, *values: Any) -> Any:
+        return self._connection.execute(query, values).fetchone()
+
+    def _rows(self, query: str, *values: Any) -> list[Any]:
+        return self._connection.execute(query, values).fetchall()
+
+
+def _lock_of(path: Path) -> Path:
+    return path.with_suffix(".lock")
+
+
+def _described(description: bytes) -> Round:
+    return wire.decode(description, Round, sender="ledger")

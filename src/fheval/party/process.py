@@ -1,0 +1,101 @@
+"""A vault from its files to its end: open everything, listen, serve, and stop when told to."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fheval.consortium import load_kit
+from fheval.consortium.files import DIRECTORY_MODE, check_private_directory
+from fheval.engines import available_engines, load_engine
+from fheval.errors import ConfigError, FhevalError
+from fheval.party.core import VaultCore, reason_of, utc_now
+from fheval.party.data_set import DataSet
+from fheval.party.hardening import keep_memory_private
+from fheval.party.ledger import Ledger
+from fheval.party.listening import listening, passed_socket
+from fheval.party.server import VaultServer, log_kinds_only, stopped_by_signals
+
+_log = logging.getLogger("fheval.vault")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VaultFiles:
+    """Where a vault finds and keeps things; both paths have a place in the kit unless they are given."""
+
+    kit: Path
+    state: Path
+    socket: Path
+
+    @classmethod
+    def of(cls, kit: Path, state: Path | None = None, socket_path: Path | None = None) -> VaultFiles:
+        """Fill in what was not said."""
+        place = kit / "vault" if state is None else state
+        return cls(kit=kit, state=place, socket=place / "vault.sock" if socket_path is None else socket_path)
+
+    @property
+    def ledger(self) -> Path:
+        """The ledger's file."""
+        return self.state / "ledger.sqlite"
+
+
+def run_vault(files: VaultFiles, data: DataSet, *, check_results: bool = False) -> None:
+    """Serve until SIGTERM or SIGINT; whatever cannot be used is refused before anybody can connect."""
+    keep_memory_private()
+    log_kinds_only()
+    kit = load_kit(files.kit, now=utc_now())
+    data.check()
+    if data.path.stat().st_mode & 0o044:
+        _log.warning("%s can be read by other users. Close it: chmod 600 %s", data.path, data.path)
+    names = available_engines()
+    if not names:
+        load_engine()  # says why none loads
+    _make_private(files.state)
+    with Ledger.open(files.ledger) as ledger:
+        engines = {name: load_engine(name) for name in names}
+        core = VaultCore(kit, ledger, data, engines, check_results=check_results)
+        with (
+            _listener(files.socket) as (listener, place),
+            VaultServer(core.handle, listener) as server,
+            stopped_by_signals(server, lambda: _reload(core, files.kit)),
+        ):
+            _log.info("The vault of %s listens on %s, policy version %d.", core.name, place, kit.policy.version)
+            _log.info("Rounds may ask about: %s.", data.columns.in_words())
+            if check_results:
+                _log.info("It opens the ciphertexts of every result itself.")
+            server.serve()
+    _log.info("The vault of %s has stopped.", core.name)
+
+
+def _reload(core: VaultCore, kit: Path) -> None:
+    """Take a newer policy from the kit; a bad one changes nothing."""
+    try:
+        newer = load_kit(kit, now=utc_now())
+        core.use_kit(newer)
+    except FhevalError as error:
+        _log.error("The kit was not taken over. %s", reason_of(error))
+    else:
+        _log.info("The kit was read again, policy version %d.", newer.policy.version)
+
+
+def _make_private(directory: Path) -> None:
+    if not directory.parent.is_dir():
+        raise ConfigError(f"There is no directory {directory.parent} to keep {directory.name} in. Make it first.")
+    directory.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
+    check_private_directory(directory)
+
+
+@contextmanager
+def _listener(path: Path) -> Iterator[tuple[socket.socket, str]]:
+    passed = passed_socket(os.environ)
+    if passed is None:
+        with listening(path) as made:
+            yield made, str(path)
+    else:
+        with passed:
+            yield passed, "the socket that it was given"

@@ -1,0 +1,178 @@
+"""The vault as a process: takes connections on a Unix socket, and gives every request to the core.
+
+Whatever happens inside, the other end gets a reply or `REFUSAL`, and the log gets at most the kind of an unexpected
+error: a traceback could show what the vault keeps.
+"""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from fheval.errors import TransportError
+from fheval.party.framing import FRAME_LIMIT, FrameTooLarge, receive_frame, send_frame
+from fheval.party.messages import REFUSAL
+
+# One shim asks at a time; a few more may wait with their requests in memory.
+MOST_CONNECTIONS = 4
+IDLE_SECONDS = 30.0
+_STOP_SECONDS = 60.0
+
+_log = logging.getLogger("fheval.vault")
+
+
+class VaultServer:
+    """Serves one listening socket until it is told to stop."""
+
+    def __init__(
+        self,
+        handle: Callable[[bytes], bytes],
+        listener: socket.socket,
+        *,
+        limit: int = FRAME_LIMIT,
+        seconds: float = IDLE_SECONDS,
+    ) -> None:
+        self._handle = handle
+        self._listener = listener
+        self._limit = limit
+        self._seconds = seconds
+        self._places = threading.Semaphore(MOST_CONNECTIONS)
+        self._stopping = threading.Event()
+        self._connections: set[socket.socket] = set()
+        self._wake, self._woken = socket.socketpair()
+        for end in (self._wake, self._woken):
+            end.setblocking(False)
+
+    def __enter__(self) -> VaultServer:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._wake.close()
+        self._woken.close()
+
+    @property
+    def wake_descriptor(self) -> int:
+        """Bytes written here make `serve` look up: for signals, which the kernel may hand to any thread."""
+        return self._wake.fileno()
+
+    def stop(self) -> None:
+        """Take no more requests; those at work are finished. May be called from a signal handler."""
+        if not self._stopping.is_set():
+            self._stopping.set()
+            with suppress(BlockingIOError):  # it is awake already
+                self._wake.send(b"\0")
+
+    def serve(self) -> None:
+        """Take connections until `stop`."""
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self._listener, selectors.EVENT_READ)
+            waiting.register(self._woken, selectors.EVENT_READ)
+            while not self._stopping.is_set():
+                ready = [key.fileobj for key, _ in waiting.select()]
+                if self._woken in ready:
+                    self._woken.recv(1024)
+                if self._listener in ready and not self._stopping.is_set():
+                    self._accept()
+            self._finish()
+
+    def _accept(self) -> None:
+        self._listener.setblocking(False)
+        try:
+            connection, _ = self._listener.accept()
+        except BlockingIOError:
+            return
+        if not self._places.acquire(timeout=self._seconds):
+            connection.close()
+            return
+        self._connections.add(connection)
+        threading.Thread(target=self._serve_one, args=(connection,), name="vault connection").start()
+
+    def _finish(self) -> None:
+        """Hear no more requests, and wait for those that are at work: a reply in the ledger should also be sent."""
+        for connection in tuple(self._connections):
+            with suppress(OSError):  # closed by its own thread
+                connection.shutdown(socket.SHUT_RD)
+        for _ in range(MOST_CONNECTIONS):
+            self._places.acquire(timeout=_STOP_SECONDS)
+
+    def _serve_one(self, connection: socket.socket) -> None:
+        try:
+            with connection:
+                while not self._stopping.is_set() and self._answer(connection):
+                    pass
+        except TransportError as error:
+            _log.warning("A connection ended. %s", error)
+        finally:
+            self._connections.discard(connection)
+            self._places.release()
+
+    def _answer(self, connection: socket.socket) -> bool:
+        """Answer one request; whether another may follow."""
+        try:
+            data = receive_frame(connection, seconds=self._seconds, limit=self._limit)
+        except FrameTooLarge:
+            send_frame(connection, REFUSAL, seconds=self._seconds)
+            raise
+        if data is None:
+            return False
+        reply = REFUSAL
+        try:
+            reply = self._handle(data)
+        finally:
+            send_frame(connection, reply, seconds=self._seconds)
+        return True
+
+
+@contextmanager
+def stopped_by_signals(server: VaultServer, reload: Callable[[], None]) -> Iterator[None]:
+    """SIGTERM and SIGINT stop the server cleanly, SIGHUP reads the kit again.
+
+    A process that was told to stop is about to end, and must not end differently because it was told twice: from then
+    on both are ignored.
+    """
+    told: set[int] = set()
+
+    def on_stop(number: int, _frame: FrameType | None) -> None:
+        told.add(number)
+        server.stop()
+
+    def on_reload(_number: int, _frame: FrameType | None) -> None:
+        # A handler must not wait for the lock that the interrupted code may hold.
+        threading.Thread(target=reload, name="vault reload").start()
+
+    # Python runs a handler when its main thread goes on, which waits in `select` and must hear of a signal that
+    # another thread was given.
+    descriptor = signal.set_wakeup_fd(server.wake_descriptor, warn_on_full_buffer=False)
+    before = {
+        number: signal.signal(number, handler)
+        for number, handler in (
+            (signal.SIGTERM, on_stop),
+            (signal.SIGINT, on_stop),
+            (signal.SIGHUP, on_reload),
+        )
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_IGN if told and number != signal.SIGHUP else handler)
+        signal.set_wakeup_fd(descriptor)
+
+
+def log_kinds_only() -> None:
+    """Let an unexpected error of a thread be logged by its kind and place, without what it says."""
+
+    def hook(error: threading.ExceptHookArgs) -> None:
+        trace = error.exc_traceback
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else "an unknown place"
+        _log.error("An unexpected %s at %s. Report it, with these words.", error.exc_type.__name__, place)
+
+    threading.excepthook = hook

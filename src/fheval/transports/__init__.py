@@ -1,1 +1,0 @@
-"""How bytes travel between roles: inside one process, or over Flower."""

@@ -1,5 +1,0 @@
-"""The ServerApp, by the name under which Flower looks for it."""
-
-from fheval.transports.flower.aggregator import app
-
-__all__ = ["app"]
