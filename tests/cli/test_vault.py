@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 
 from cli.session import Session, command
-from fheval.aggregator.conductor import Exchange, Plan, Report, conduct, drive
+from fheval.aggregator.conductor import Plan, Report, conduct, drive
+from fheval.aggregator.round_in_play import Exchange
 from fheval.consortium import verify
 from fheval.consortium.authority import load_authority
 from fheval.counting import Counts, Grid, count_file
@@ -26,7 +27,8 @@ from fheval.engines import load_engine
 from fheval.errors import CohortTooSmall, TransportError
 from fheval.metrics.question import Question
 from fheval.party.client import ask
-from fheval.party.messages import REFUSAL, Greeting, Hello, Reply, Stage, request
+from fheval.party.messages import Greeting, Hello, REFUSAL, Reply, request
+from fheval.protocols.base import Stage
 from fheval.secrets import SystemRandomness
 from fheval.wire import decode
 from vault.requests import changed

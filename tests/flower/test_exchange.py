@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import pytest
 from flwr.app import ConfigRecord, Error, Message, RecordDict
 
-from fheval.aggregator.conductor import Exchange
+from fheval.aggregator.round_in_play import Exchange
 from fheval.flower import exchange as exchange_module
 from fheval.flower.exchange import FlowerPost, online
 from fheval.flower.records import MESSAGE_TYPE, pack, unpack
-from fheval.party.messages import Stage
+from fheval.protocols.base import Stage
 
 UNSENT = object()
 NODES = {"alder": 11, "birch": 22, "cedar": 33}

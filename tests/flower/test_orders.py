@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fheval.aggregator.conductor import EpochKeys
+from fheval.aggregator.round_in_play import EpochKeys
 from fheval.engines.parameters import bfv_linear, plain_moduli
 from fheval.errors import CohortTooSmall, ConfigError, LocalProtocolError, TransportError
 from fheval.flower import evaluation

@@ -20,7 +20,8 @@ from fheval.engines import load_engine
 from fheval.metrics.question import Question
 from fheval.party import epoch, verdict
 from fheval.party.ledger_records import Entry
-from fheval.party.messages import REFUSAL, Epoch, Pads, SetUp, Stage, Submit, request
+from fheval.party.messages import Epoch, REFUSAL, Relay, SetUp, Submit, request
+from fheval.protocols.base import Stage
 from fheval.party.steps import Answer
 from fheval.party.verdict import Ending, Verdict, leader_seal, party_unseal
 from fheval.protocols import padding

@@ -23,14 +23,16 @@ from typing import Any
 
 import msgspec
 
-from fheval.aggregator.conductor import Exchange, drive
+from fheval.aggregator.conductor import drive
+from fheval.aggregator.round_in_play import Exchange
 from fheval.consortium import load_kit
 from fheval.errors import TransportError
 from fheval.party.core import VaultCore
 from fheval.party.data_set import DataSet
 from fheval.party.framing import receive_frame, send_frame
 from fheval.party.ledger import Ledger
-from fheval.party.messages import REFUSAL, Stage
+from fheval.party.messages import REFUSAL
+from fheval.protocols.base import Stage
 from keys_consortium import NOW
 from vault.trial import NAMES, RULES, PicksTheFirst, Trial, make_consortium, write_scores
 

@@ -8,8 +8,10 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from fheval.aggregator.conductor import Exchange, drive
-from fheval.party.messages import REFUSAL, REQUESTS, Claim, Reply, Request, SetUp, Stage, request
+from fheval.aggregator.conductor import drive
+from fheval.aggregator.round_in_play import Exchange
+from fheval.party.messages import Proof, REFUSAL, REQUESTS, Reply, Request, SetUp, request
+from fheval.protocols.base import Stage
 from fheval.protocols.round import Round, new_round_id
 from fheval.secrets import SystemRandomness
 from fheval.wire import Message, decode

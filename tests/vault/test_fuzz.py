@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from fheval.counting import Grid
 from fheval.errors import ConfigError
 from fheval.metrics.question import Question
-from fheval.party.messages import REFUSAL, Reply, SetUp, Stage, request
+from fheval.party.messages import REFUSAL, Reply, SetUp, request
+from fheval.protocols.base import Stage
 from fheval.secrets import SystemRandomness
 from fheval.wire import HEADER, decode
 from vault.requests import another, played_until

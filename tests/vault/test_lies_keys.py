@@ -9,7 +9,8 @@ import pytest
 
 from fheval.aggregator.conductor import drive
 from fheval.consortium import BundleContext, seal_bundle, sign
-from fheval.party.messages import REFUSAL, Epoch, Pads, SetUp, Stage, Submit, binding, request
+from fheval.party.messages import Epoch, REFUSAL, Relay, SetUp, Submit, binding, request
+from fheval.protocols.base import Stage
 from fheval.secrets import Secret, SystemRandomness
 from keys_consortium import Consortium
 from vault.requests import a_party, another, changed, claim_of, is_refused, opened, played_until

@@ -12,7 +12,8 @@ from fheval.counting import Grid
 from fheval.errors import CohortTooSmall
 from fheval.metrics.forms import auc_form
 from fheval.metrics.question import Question
-from fheval.party.messages import Epoch, SetUp, Stage, Submit, request
+from fheval.party.messages import Epoch, SetUp, Submit, request
+from fheval.protocols.base import Stage
 from fheval.secrets import SystemRandomness
 from vault.requests import a_party, another, is_refused, played_until
 from vault.trial import NAMES, Trial

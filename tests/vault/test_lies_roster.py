@@ -10,17 +10,8 @@ import pytest
 from fheval.aggregator.conductor import drive
 from fheval.consortium import sign
 from fheval.party.context import RoundContext
-from fheval.party.messages import (
-    REFUSAL,
-    Broadcast,
-    Epoch,
-    Pads,
-    Reply,
-    Request,
-    Result,
-    Stage,
-    request,
-)
+from fheval.party.messages import Epoch, REFUSAL, Relay, Reply, Request, request
+from fheval.protocols.base import Stage
 from fheval.party.verdict import Ending, Verdict, leader_seal
 from fheval.protocols.padded import PaddedResult
 from fheval.secrets import SystemRandomness

@@ -8,17 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fheval.aggregator.conductor import Exchange, drive
-from fheval.party.messages import (
-    REFUSAL,
-    Broadcast,
-    Pads,
-    Result,
-    SetUp,
-    Stage,
-    Submit,
-    request,
-)
+from fheval.aggregator.conductor import drive
+from fheval.aggregator.round_in_play import Exchange
+from fheval.party.messages import REFUSAL, Relay, SetUp, Submit, request
+from fheval.protocols.base import Stage
 from fheval.party.stages import TRANSITIONS, Part, State, advance, state_after
 from fheval.protocols.round import Round
 from vault.requests import a_party, another, changed, is_aborted, is_refused, opened, played_until

@@ -11,14 +11,15 @@ import pytest
 from numpy.typing import NDArray
 from rich.console import Console
 
-from fheval.aggregator.conductor import Exchange, drive
+from fheval.aggregator.conductor import drive
+from fheval.aggregator.round_in_play import Exchange
 from fheval.cli.vault_views import rounds_json, rounds_table
 from fheval.counting import Counts, Grid
 from fheval.errors import CohortTooSmall, ConfigError, RemoteProtocolError, TransportError
 from fheval.metrics.question import Question
 from fheval.party.columns import AllowedColumns
 from fheval.party.data_set import DataSet
-from fheval.party.messages import Stage
+from fheval.protocols.base import Stage
 from fheval.secrets import SystemRandomness
 from vault.trial import NAMES, PADDED, PicksTheFirst, Trial, Wire
 

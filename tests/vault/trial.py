@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from fheval.aggregator.conductor import Conducting, Exchange, Plan, Report, conduct, drive, in_process
+from fheval.aggregator.conductor import Conducting, Plan, Report, conduct, drive, in_process
+from fheval.aggregator.round_in_play import Exchange
 from fheval.consortium import Policy, Rules, load_kit
 from fheval.consortium.authority import create_authority
 from fheval.counting import Grid, count_file
@@ -25,7 +26,7 @@ from fheval.party.core import VaultCore
 from fheval.party.data_set import DataSet
 from fheval.party.ledger import Ledger
 from fheval.party.ledger_records import History
-from fheval.party.messages import Stage
+from fheval.protocols.base import Stage
 from fheval.protocols import default_precision
 from fheval.secrets import Randomness, SystemRandomness
 from keys_consortium import NOW, Consortium

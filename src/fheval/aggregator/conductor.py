@@ -5,7 +5,7 @@ waits as long as it likes, and gives back the replies that came, by member. Whoe
 who does not answer is replaced, in a new round with a new id. It ends with a `Report`, in which there is no result: the
 aggregator never has one. `drive` is the loop for a transport that can be called.
 
-    report = drive(conduct(plan, policy, engine, rng), exchange_over_my_transport)
+    report = drive(conduct(study, members, policy, engine, rng), exchange_over_my_transport)
 """
 
 from __future__ import annotations
@@ -14,62 +14,17 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from fheval.aggregator.round_in_play import EpochKeys, Exchange, Replies, RoundFailed, RoundInPlay
+from fheval.aggregator.round_in_play import EpochKeys, Exchange, Replies, RoundInPlay
 from fheval.consortium import Policy
 from fheval.engines import Engine
 from fheval.errors import CohortTooSmall, TransportError
-from fheval.metrics.question import Question
-from fheval.protocols.round import DEFAULT_MAX_SAMPLES, DEFAULT_MINIMUM_COHORT, DEFAULT_RUNS, Round, new_round_id
+from fheval.protocols import PROTOCOLS
+from fheval.protocols.base import RoundFailed, Stage
+from fheval.protocols.round import Round
 from fheval.secrets import Randomness, integer_below
-
-__all__ = [
-    "Attempt",
-    "Conducting",
-    "EpochKeys",
-    "Exchange",
-    "Plan",
-    "Replies",
-    "Report",
-    "conduct",
-    "drive",
-    "in_process",
-]
+from fheval.study import Study
 
 DEFAULT_ATTEMPTS = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What the aggregator wants to have evaluated, and among whom; a round is an attempt at it."""
-
-    members: tuple[str, ...]
-    protocol: str
-    engine: str
-    question: Question
-    precision: float | None
-    minimum_cohort: int = DEFAULT_MINIMUM_COHORT
-    max_samples: int = DEFAULT_MAX_SAMPLES
-    splits: int = 4
-    runs: int = DEFAULT_RUNS
-    packing: str = "paper"
-
-    def round(self, members: tuple[str, ...], leader: str, rng: Randomness) -> Round:
-        """A new round among these members."""
-        return Round(
-            id=new_round_id(rng),
-            protocol=self.protocol,
-            engine=self.engine,
-            forms=self.question.forms(self.max_samples),
-            parties=members,
-            leader=leader,
-            precision=self.precision,
-            minimum_cohort=self.minimum_cohort,
-            max_samples=self.max_samples,
-            splits=self.splits,
-            runs=self.runs,
-            packing=self.packing,
-            question=self.question.to_bytes(),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +81,8 @@ def in_process(handlers: Mapping[str, Callable[[bytes], bytes]]) -> Callable[[Ex
 
 
 def conduct(
-    plan: Plan,
+    study: Study,
+    members: Sequence[str],
     policy: Policy,
     engine: Engine,
     rng: Randomness,
@@ -134,35 +90,37 @@ def conduct(
     keys: EpochKeys | None = None,
     attempts: int = DEFAULT_ATTEMPTS,
 ) -> Conducting:
-    """Aggregator: play rounds until one succeeds, with a new leader each time.
+    """Aggregator: play rounds of a study among these members until one succeeds, with a new leader each time.
 
     `keys` are those of an earlier report, used again if they suit the round. `CohortTooSmall` when too few members are
     left, `TransportError` when the attempts are used up.
     """
-    members = plan.members
-    leaders = list(members)
+    parties = tuple(members)
+    leaders = list(parties)
     made: list[Attempt] = []
     for _ in range(attempts):
-        _require_cohort(plan, policy, members, made)
+        _require_cohort(study, policy, parties, made)
         leader = leaders[integer_below(rng, len(leaders))]
-        round_ = plan.round(members, leader, rng)
-        reused = keys if keys is not None and keys.suit(round_) else None
+        round_ = study.round(study.call(rng, engine=engine.name, parties=parties, leader=leader))
+        protocol = PROTOCOLS[study.protocol].of_round(round_)
+        reused = keys if keys is not None and keys.suit(protocol, round_) else None
         # Keys that have failed once are not tried again.
         keys = None
-        attempt = RoundInPlay(round_, policy, engine, rng)
+        attempt = RoundInPlay(study, round_, policy, engine, rng)
         try:
-            finished = yield from attempt.play(reused)
-        except RoundFailed as failure:
-            made.append(Attempt(round=round_.id, leader=leader, parties=members, failure=str(failure)))
-            members = tuple(name for name in members if name not in failure.without)
-            leaders = [name for name in members if name != leader] or list(members)
+            confirmed, used = yield from attempt.play(reused)
+        except RoundFailed as failed:
+            made.append(Attempt(round=round_.id, leader=leader, parties=parties, failure=str(failed)))
+            # Keys of an earlier round may have expired, which is nobody's fault.
+            blamed = frozenset[str]() if reused and failed.stage is Stage.SUBMIT else failed.without
+            parties = tuple(name for name in parties if name not in blamed)
+            leaders = [name for name in parties if name != leader] or list(parties)
             continue
-        made.append(Attempt(round=round_.id, leader=leader, parties=members))
-        roster, confirmed, used = finished
+        made.append(Attempt(round=round_.id, leader=leader, parties=parties))
         return Report(
             round=round_,
-            roster=roster,
-            dropped=tuple(name for name in plan.members if name not in roster),
+            roster=attempt.roster,
+            dropped=tuple(name for name in members if name not in attempt.roster),
             confirmed=confirmed,
             attempts=tuple(made),
             keys=used,
@@ -173,11 +131,11 @@ def conduct(
     )
 
 
-def _require_cohort(plan: Plan, policy: Policy, members: tuple[str, ...], made: Sequence[Attempt]) -> None:
-    fewest = max(plan.minimum_cohort, policy.rules.minimum_cohort)
-    if len(members) < fewest:
+def _require_cohort(study: Study, policy: Policy, parties: tuple[str, ...], made: Sequence[Attempt]) -> None:
+    fewest = max(study.minimum_cohort, policy.rules.minimum_cohort)
+    if len(parties) < fewest:
         before = f" Before, {made[-1].failure}" if made else ""
         raise CohortTooSmall(
-            f"Only {len(members)} members answered and a round needs {fewest}.{before} "
+            f"Only {len(parties)} members answered and a round needs {fewest}.{before} "
             "Wait until more of them are there, then try again."
         )

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from fheval.cli import asking, options
-from fheval.cli.options import Packing, ScoreKind
+from fheval.cli import options
 from fheval.cli.output import check_target, write_json
-from fheval.cli.request import EXACT, chosen_grid, chosen_precision
 from fheval.consortium import AggregatorKit, load_aggregator_kit
-from fheval.counting import UNNAMED
 from fheval.errors import ConfigError
-from fheval.evaluation import default_points, require_batch_protocol
 from fheval.flower.evaluation import evaluate as carry_out
 from fheval.flower.orders import Order, Summary
 from fheval.flower.state import State
 from fheval.flower.superlink import run_aggregator
-from fheval.metrics.question import Question
 from fheval.party.terms import require_playable
-from fheval.protocols import default_precision
 from fheval.secrets import SystemRandomness
+from fheval.study import Study
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -68,21 +64,28 @@ def up(
     "fheval aggregator evaluate --kit ./hub --state ./state --protocol padded-verified --precision exact --json -\n\n"
     "fheval aggregator evaluate --kit ./hub --state ./state --model old --model new --ci 0.95 --by-cluster"
 )
+@options.takes_study("group_column", "minimum_group", "minimum_cohort")
 def evaluate(
+    asked: Mapping[str, Any],
     kit: KitDirectory,
     state: StateDirectory,
-    protocol: options.Protocol = options.PROTOCOL,
-    decision_points: options.DecisionPoints = None,
-    grid: options.GridChoice = "even",
-    score_kind: options.ScoreKindOption = ScoreKind.PROBABILITY,
-    metric: asking.Metrics = None,
-    model: asking.Models = None,
-    class_: asking.Classes = None,
-    ci: asking.Confidence = None,
-    replicates: asking.Replicates = asking.REPLICATES,
-    by_cluster: asking.ByCluster = False,
-    target_range: asking.TargetRange = None,
-    precision: options.Precision = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            "--score-column",
+            metavar="NAME",
+            help="A model, as the members' vaults call it. Repeat for several.",
+            show_default="the only one",
+        ),
+    ] = None,
+    by_cluster: Annotated[
+        bool,
+        typer.Option(
+            "--by-cluster",
+            help="Resample whole clusters of rows, such as patients; each member's vault knows its own column of them.",
+        ),
+    ] = False,
     engine: options.EngineName = None,
     member: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Ask this member; repeat for more. Otherwise: all.")
@@ -91,10 +94,6 @@ def evaluate(
         int | None,
         typer.Option(metavar="M", min=1, help="With fewer parties nothing is released.", show_default="the policy's"),
     ] = None,
-    max_samples: options.MaxSamples = options.MAX_SAMPLES,
-    splits: options.Splits = options.SPLITS,
-    runs: options.Runs = options.RUNS,
-    packing: options.PackingOption = Packing.PAPER,
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", min=1, help="Who has not answered a request by then has dropped out.")
     ] = 120.0,
@@ -106,40 +105,20 @@ def evaluate(
     """Run one round among the members that are connected; their vaults keep the result."""
     check_target(json_target)
     loaded = load_aggregator_kit(kit, now=datetime.now(timezone.utc))
-    if precision is None:
-        width = default_precision(protocol)
-    else:
-        chosen = chosen_precision(precision)
-        width = None if chosen == EXACT else float(chosen)
-    if by_cluster and ci is None:
+    if by_cluster and asked["ci"] is None:
         raise ConfigError("--by-cluster says what an interval resamples. Give --ci LEVEL as well.")
-    question = Question(
-        grid=chosen_grid(grid, decision_points, score_kind, default_points(ci)),
-        metrics=tuple(metric or asking.DEFAULT_METRICS),
-        models=tuple(model or (UNNAMED,)),
-        classes=tuple(class_ or ()),
-        replicates=0 if ci is None else replicates,
-        by_cluster=by_cluster,
-        targets=asking.chosen_range(target_range),
-        confidence=ci,
-    )
-    require_batch_protocol(question, protocol)
+    if asked["study"] is None:
+        asked = {**asked, "minimum_cohort": minimum_cohort or loaded.policy.rules.minimum_cohort}
+    study = options.chosen_study(asked, model, by_cluster=by_cluster)
     order = Order(
         kit=str(kit.absolute()),
         members=_chosen_members(loaded, member),
-        protocol=protocol,
+        study=study.to_bytes(),
         engine=engine,
-        question=question.to_bytes(),
-        precision=width,
-        minimum_cohort=minimum_cohort or loaded.policy.rules.minimum_cohort,
-        max_samples=max_samples,
-        splits=splits,
-        runs=runs,
-        packing=packing.value,
         timeout=timeout,
         patience=patience,
     )
-    _require_playable(order)
+    _require_playable(study, order.members)
     summary = carry_out(State.at(state), order)
     if json_target is not None:
         write_json(json_target, msgspec.to_builtins(summary))
@@ -147,10 +126,10 @@ def evaluate(
         _show(summary)
 
 
-def _require_playable(order: Order) -> None:
+def _require_playable(study: Study, members: Sequence[str]) -> None:
     """Refuse at once what every vault would refuse, without saying why, after seconds."""
-    plan = order.plan(order.members, order.engine or "")
-    require_playable(plan.round(plan.members, plan.members[0], SystemRandomness()))
+    call = study.call(SystemRandomness(), engine="", parties=members, leader=members[0])
+    require_playable(study, study.round(call))
 
 
 def _chosen_members(kit: AggregatorKit, names: list[str] | None) -> tuple[str, ...]:

@@ -24,9 +24,10 @@ from fheval.consortium.enrolment import (
 )
 from fheval.consortium.files import read_public, replace_public
 from fheval.consortium.overview import Overview, overview
-from fheval.consortium.policy import PROTOCOLS, Rules
+from fheval.consortium.policy import Rules
 from fheval.consortium.updating import install_policy, update_local_kits
 from fheval.errors import ConfigError
+from fheval.protocols import PROTOCOLS
 
 # What the command line reads as "exact"; None means there that the option was not given.
 _EXACT = 0.0
@@ -193,7 +194,7 @@ def policy(
     minimum_cohort: Annotated[int | None, typer.Option(help="Fewest parties of a round; at first 3.")] = None,
     protocol: Annotated[
         list[str] | None,
-        typer.Option(help=f"An allowed protocol; repeat for more: {', '.join(PROTOCOLS)}; at first the padded ones."),
+        typer.Option(help=f"An allowed protocol; repeat for more: {', '.join(PROTOCOLS)}; at first the batch ones."),
     ] = None,
     finest_precision: Annotated[
         float | None,

@@ -15,8 +15,9 @@ from fheval.cli.output import STANDARD_OUTPUT, check_target, write_json
 from fheval.cli.progress import round_bar, waiting
 from fheval.counting import Counts
 from fheval.engines import Engine, load_engine
-from fheval.evaluation import DEFAULT_DECISION_POINTS, Result, evaluate
+from fheval.evaluation import Result, evaluate
 from fheval.report.wording import shown_auc
+from fheval.study import DEFAULT_DECISION_POINTS
 from fheval.version import __version__
 
 if TYPE_CHECKING:

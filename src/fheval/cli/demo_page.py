@@ -17,12 +17,12 @@ from fheval.evaluation import Result
 from fheval.report.wording import (
     MOST_DECIMALS,
     duration,
-    in_words,
     release_in_words,
     shown_auc,
     size,
     verified_in_words,
     warning,
+    words_of,
 )
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _own_auc(hospital: Hospital) -> str:
 
 
 def _round_panel(result: Result, pooled_counts: float) -> Panel:
-    words = in_words(result.protocol)
+    words = words_of(result)
     away = abs(result.auc - pooled_counts)
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim")
@@ -91,7 +91,7 @@ def _round_panel(result: Result, pooled_counts: float) -> Panel:
 
 def _views_table(result: Result) -> Table:
     """What each role saw, in kinds and sizes, what it sent, and how long it worked."""
-    words, sent, seconds = in_words(result.protocol), result.bytes, result.seconds
+    words, sent, seconds = words_of(result), result.bytes, result.seconds
     upload, leader_upload = size(sent["party_upload"]), size(sent["leader_upload"])
     table = Table("role", box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
     table.add_column("saw", ratio=1)

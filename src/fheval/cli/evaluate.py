@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from fheval.cli import asking, options
-from fheval.cli.output import check_targets
-from fheval.cli.request import make_request
-from fheval.cli.rounds import count_and_run, deliver, run_tables
-from fheval.counting import Counts, TableFile, count_file
+from fheval.cli import options
+from fheval.cli.output import check_targets, run_and_deliver
+from fheval.counting import UNNAMED, TableColumns, TableFile
 
 app = typer.Typer()
 
@@ -22,9 +21,12 @@ app = typer.Typer()
     "fheval evaluate --party a.csv --party b.csv --party c.csv --protocol padded-verified --json -\n\n"
     "fheval evaluate --party a.npy --party b.npy --party c.npy --score-kind logit --grid logit --decision-points 99\n\n"
     "fheval evaluate --party a.csv --party b.csv --party c.csv --metric auc --metric f1@0.3 --score-column old "
-    "--score-column new --group-column sex --ci 0.95 --cluster-column patient"
+    "--score-column new --group-column sex --ci 0.95 --cluster-column patient\n\n"
+    "fheval evaluate --party a.csv --party b.csv --party c.csv --study sepsis.toml"
 )
+@options.takes_study(score_kind=options.ScoreKindOrScoresOption)
 def evaluate(
+    asked: Mapping[str, Any],
     party: Annotated[
         list[Path],
         typer.Option(
@@ -33,29 +35,10 @@ def evaluate(
             show_default=False,
         ),
     ],
-    decision_points: options.DecisionPoints = None,
-    grid: options.GridChoice = "even",
-    score_kind: options.ScoreKindOrScoresOption = options.ScoreKind.PROBABILITY,
     label_column: options.LabelColumn = None,
-    score_column: asking.ScoreColumns = None,
-    metric: asking.Metrics = None,
-    class_: asking.Classes = None,
-    group_column: asking.GroupColumn = None,
-    minimum_group: asking.MinimumGroup = asking.MINIMUM_GROUP,
-    ci: asking.Confidence = None,
-    replicates: asking.Replicates = asking.REPLICATES,
-    cluster_column: asking.ClusterColumn = None,
-    target_range: asking.TargetRange = None,
-    release: asking.ReleaseOption = asking.Release.RATIO,
-    allow_curves: asking.AllowCurves = False,
-    protocol: options.Protocol = options.PROTOCOL,
-    precision: options.Precision = None,
+    score_column: options.ScoreColumns = None,
+    cluster_column: options.ClusterColumn = None,
     engine: options.EngineName = None,
-    splits: options.Splits = options.SPLITS,
-    runs: options.Runs = options.RUNS,
-    packing: options.PackingOption = options.Packing.PAPER,
-    minimum_cohort: options.MinimumCohort = options.MINIMUM_COHORT,
-    max_samples: options.MaxSamples = options.MAX_SAMPLES,
     json: options.Json = None,
     report: options.Report = None,
     quiet: options.Quiet = False,
@@ -65,39 +48,13 @@ def evaluate(
     Every file is counted in one pass and bounded memory; the aggregator sees ciphertexts or padded numbers only.
     """
     check_targets(json, report)
-    asked = asking.Asked(
-        metrics=tuple(metric or asking.DEFAULT_METRICS),
-        classes=tuple(class_ or ()),
-        group_column=group_column,
-        minimum_group=minimum_group,
-        ci=ci,
-        replicates=replicates,
-        by_cluster=cluster_column is not None,
-        target_range=asking.chosen_range(target_range),
-        release=release.value,
-        allow_curves=allow_curves,
+    study = options.chosen_study(asked, score_column, by_cluster=cluster_column is not None)
+    columns = TableColumns(
+        label=label_column,
+        models=() if study.models == (UNNAMED,) else study.models,
+        classes=study.classes,
+        group=study.group_column,
+        cluster=cluster_column,
     )
-    request = make_request(
-        protocol=protocol,
-        decision_points=decision_points,
-        grid=grid,
-        score_kind=score_kind,
-        precision=precision,
-        engine=engine,
-        splits=splits,
-        runs=runs,
-        packing=packing,
-        minimum_cohort=minimum_cohort,
-        max_samples=max_samples,
-        asked=asked,
-    )
-    columns = asking.asked_columns(asked, label_column, score_column, cluster_column)
-
-    def count(file: Path) -> Counts:
-        return count_file(file, request.grid, label_column=label_column, score_column=next(iter(columns.models), None))
-
-    if asked.is_one_auc and len(columns.models) <= 1:
-        result = count_and_run(request, party, count, quiet=quiet)
-    else:
-        result = run_tables(request, [TableFile(file, columns) for file in party], quiet=quiet)
-    deliver(result, party, json=json, report=report, quiet=quiet)
+    parties = [TableFile(file, columns) for file in party]
+    run_and_deliver(study, parties, party, engine=engine, json=json, report=report, quiet=quiet)

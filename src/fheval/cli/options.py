@@ -1,26 +1,36 @@
-"""The options that several commands share, with their help."""
+"""Options that several commands share, with their help; and the study that they make.
+
+`takes_study` gives a command every option of a study, those of the registered protocols among them. The command gets
+what was said as one mapping, and `chosen_study` makes the study of it.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
+import msgspec
 import typer
 
-from fheval.evaluation import DEFAULT_DECISION_POINTS
+from fheval.counting import UNNAMED, Grid
+from fheval.counting.delimited import text_column
+from fheval.errors import ConfigError
+from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE
+from fheval.metrics.intervals import DEFAULT_REPLICATES
+from fheval.metrics.registry import METRICS
 from fheval.protocols import DEFAULT_PROTOCOL, PROTOCOLS
-from fheval.protocols.round import DEFAULT_MAX_SAMPLES, DEFAULT_MINIMUM_COHORT, DEFAULT_RUNS
+from fheval.protocols.base import Option
+from fheval.protocols.round import DEFAULT_MAX_SAMPLES, DEFAULT_MINIMUM_COHORT
+from fheval.study import DEFAULT_DECISION_POINTS, EXACT, RESAMPLED_DECISION_POINTS, Study
 
+_ASKED = "What is asked"
 _COUNTING = "Counting"
 _ROUND = "The round"
 _OUTPUT = "Output"
-
-
-# What `simulate` takes for a protocol besides the protocols.
-DPAUC = "dpauc"
-MPC = "mpc"
-BASELINES = (DPAUC, MPC)
 
 
 class ScoreKind(str, Enum):
@@ -30,23 +40,46 @@ class ScoreKind(str, Enum):
     LOGIT = "logit"
 
 
-class Packing(str, Enum):
-    """How the paper's protocol for a semi-honest aggregator fills its ciphertexts."""
+class Release(str, Enum):
+    """What the parties learn."""
 
-    PAPER = "paper"
-    COMPACT = "compact"
-
-
-def _names_starting_with(incomplete: str) -> list[str]:
-    return [name for name in PROTOCOLS if name.startswith(incomplete)]
+    RATIO = "ratio"
+    CURVE = "curve"
 
 
+def _completing(names: Callable[[], Sequence[str]]) -> Callable[[str], list[str]]:
+    return lambda incomplete: [name for name in names() if name.startswith(incomplete)]
+
+
+LabelColumn = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Column of the labels.", show_default="label, else y", rich_help_panel=_COUNTING),
+]
+ScoreColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--score-column",
+        metavar="NAME",
+        help="Column of the scores. Repeat for several models.",
+        show_default="score, else s",
+        rich_help_panel=_COUNTING,
+    ),
+]
+ClusterColumn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Resample, and count in groups, whole clusters of rows, such as patients.",
+        show_default=False,
+        rich_help_panel=_ASKED,
+    ),
+]
 DecisionPoints = Annotated[
     int | None,
     typer.Option(
         metavar="N",
         help="How many decision points the curve has.",
-        show_default=f"{DEFAULT_DECISION_POINTS}, with --ci 100",
+        show_default=f"{DEFAULT_DECISION_POINTS}, with --ci {RESAMPLED_DECISION_POINTS}",
         rich_help_panel=_COUNTING,
     ),
 ]
@@ -65,45 +98,6 @@ ScoreKindOption = Annotated[ScoreKind, typer.Option("--score-kind", help=_SCORE_
 ScoreKindOrScoresOption = Annotated[
     ScoreKind, typer.Option("--score-kind", "--scores", help=_SCORE_KIND_HELP, rich_help_panel=_COUNTING)
 ]
-LabelColumn = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Column of the labels.", show_default="label, else y", rich_help_panel=_COUNTING),
-]
-ScoreColumn = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Column of the scores.", show_default="score, else s", rich_help_panel=_COUNTING),
-]
-Protocol = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help=f"One of {', '.join(PROTOCOLS)}.",
-        autocompletion=_names_starting_with,
-        rich_help_panel=_ROUND,
-    ),
-]
-SimulateProtocol = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help=f"One of {', '.join(PROTOCOLS)}; or a baseline: {', '.join(BASELINES)}.",
-        autocompletion=_names_starting_with,
-        rich_help_panel=_ROUND,
-    ),
-]
-Epsilon = Annotated[
-    float | None,
-    typer.Option(metavar="E", help="dpauc: the privacy budget.", show_default="1", rich_help_panel=_ROUND),
-]
-Precision = Annotated[
-    str | None,
-    typer.Option(
-        metavar="P|exact",
-        help="Width of the rounding that is released, such as 1e-4; or exact.",
-        show_default="the protocol's",
-        rich_help_panel=_ROUND,
-    ),
-]
 EngineName = Annotated[
     str | None,
     typer.Option(
@@ -112,27 +106,6 @@ EngineName = Annotated[
         help="The FHE library.",
         show_default="the first that loads",
         rich_help_panel=_ROUND,
-    ),
-]
-Splits = Annotated[
-    int, typer.Option(metavar="S", min=1, help="paper-malicious: slots for each product.", rich_help_panel=_ROUND)
-]
-Runs = Annotated[
-    int,
-    typer.Option(
-        metavar="R", min=1, help="padded-verified: runs that must agree, for each prime.", rich_help_panel=_ROUND
-    ),
-]
-PackingOption = Annotated[
-    Packing, typer.Option("--packing", help="paper-semi-honest: 4 ciphertexts, or 2.", rich_help_panel=_ROUND)
-]
-MinimumCohort = Annotated[
-    int, typer.Option(metavar="M", min=1, help="With fewer parties nothing is released.", rich_help_panel=_ROUND)
-]
-MaxSamples = Annotated[
-    int,
-    typer.Option(
-        metavar="N", min=1, help="Public bound on the samples of all parties together.", rich_help_panel=_ROUND
     ),
 ]
 Json = Annotated[
@@ -159,8 +132,312 @@ Quiet = Annotated[
     typer.Option("--quiet", help="No progress bars, and the AUC alone for output.", rich_help_panel=_OUTPUT),
 ]
 
-PROTOCOL = DEFAULT_PROTOCOL
-SPLITS = 4
-RUNS = DEFAULT_RUNS
-MINIMUM_COHORT = DEFAULT_MINIMUM_COHORT
-MAX_SAMPLES = DEFAULT_MAX_SAMPLES
+# The options of a study: annotation and default, by the name of the command's parameter.
+_STUDY_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "study": (
+        Annotated[
+            Path | None,
+            typer.Option(
+                metavar="FILE.toml",
+                help="What is asked and on what terms, instead of the options for it.",
+                show_default=False,
+                rich_help_panel=_ASKED,
+            ),
+        ],
+        None,
+    ),
+    "metric": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--metric",
+                metavar="NAME[@THRESHOLD]",
+                help=f"Repeat for several. One of {', '.join(METRICS)}; those that call samples positive take a "
+                "threshold, as in f1@0.3, else 0.5.",
+                autocompletion=_completing(lambda: tuple(METRICS)),
+                show_default="auc",
+                rich_help_panel=_ASKED,
+            ),
+        ],
+        None,
+    ),
+    "class_": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--class",
+                metavar="LABEL",
+                help="One class of several, told from the rest; repeat for all. Its scores are in the column "
+                "SCORE_LABEL.",
+                show_default=False,
+                rich_help_panel=_ASKED,
+            ),
+        ],
+        None,
+    ),
+    "group_column": (
+        Annotated[
+            str | None,
+            typer.Option(
+                metavar="NAME",
+                help="Evaluate every group of this column by itself as well.",
+                show_default=False,
+                rich_help_panel=_ASKED,
+            ),
+        ],
+        None,
+    ),
+    "minimum_group": (
+        Annotated[
+            int,
+            typer.Option(
+                metavar="N",
+                min=1,
+                help="A group is released if a minimum cohort of parties hold so many samples of it each.",
+                rich_help_panel=_ASKED,
+            ),
+        ],
+        DEFAULT_MINIMUM_SIZE,
+    ),
+    "ci": (
+        Annotated[
+            float | None,
+            typer.Option(
+                "--ci",
+                metavar="LEVEL",
+                help="An interval around every number, such as 0.95; and the difference of every two models.",
+                show_default=False,
+                rich_help_panel=_ASKED,
+            ),
+        ],
+        None,
+    ),
+    "replicates": (
+        Annotated[
+            int, typer.Option(metavar="R", min=1, help="Resamples that an interval is made of.", rich_help_panel=_ASKED)
+        ],
+        DEFAULT_REPLICATES,
+    ),
+    "target_range": (
+        Annotated[
+            str | None,
+            typer.Option(
+                metavar="LOW:HIGH",
+                help="mae, rmse, r2: the public range of true and predicted values.",
+                show_default=False,
+                rich_help_panel=_ASKED,
+            ),
+        ],
+        None,
+    ),
+    "release": (
+        Annotated[
+            Release,
+            typer.Option(
+                "--release",
+                help="ratio: the numbers asked for. curve: the parties learn the global counts, and with them ROC, "
+                "precision-recall and calibration curves.",
+                rich_help_panel=_ASKED,
+            ),
+        ],
+        Release.RATIO,
+    ),
+    "allow_curves": (
+        Annotated[
+            bool,
+            typer.Option(
+                "--allow-curves", help="Say that all parties agreed to --release curve.", rich_help_panel=_ASKED
+            ),
+        ],
+        False,
+    ),
+    "decision_points": (DecisionPoints, None),
+    "grid": (GridChoice, "even"),
+    "score_kind": (ScoreKindOption, ScoreKind.PROBABILITY),
+    "precision": (
+        Annotated[
+            str | None,
+            typer.Option(
+                metavar="P|exact",
+                help="Width of the rounding that is released, such as 1e-4; or exact.",
+                show_default="the protocol's",
+                rich_help_panel=_ROUND,
+            ),
+        ],
+        None,
+    ),
+    "minimum_cohort": (
+        Annotated[
+            int,
+            typer.Option(metavar="M", min=1, help="With fewer parties nothing is released.", rich_help_panel=_ROUND),
+        ],
+        DEFAULT_MINIMUM_COHORT,
+    ),
+    "max_samples": (
+        Annotated[
+            int,
+            typer.Option(
+                metavar="N", min=1, help="Public bound on the samples of all parties together.", rich_help_panel=_ROUND
+            ),
+        ],
+        DEFAULT_MAX_SAMPLES,
+    ),
+}
+
+
+def takes_study(*without: str, **instead: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of a study but those `without`; `instead` has other annotations for some.
+
+    The command's parameter `asked` gets what was said, by name.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        offered = {
+            name: option for name, option in (_STUDY_OPTIONS | _protocol_options()).items() if name not in without
+        }
+        offered |= {name: (annotation, offered[name][1]) for name, annotation in instead.items()}
+        signature = inspect.signature(command, eval_str=True)
+        own = [each for name, each in signature.parameters.items() if name != "asked"]
+        added = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            for name, (annotation, default) in offered.items()
+        ]
+
+        @wraps(command)
+        def with_study(**said: Any) -> None:
+            asked = {name: said.pop(name) for name in offered}
+            command(asked=asked, **said)
+
+        with_study.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own] + added
+        )
+        with_study.__annotations__ = {each.name: each.annotation for each in (*own, *added)}
+        return with_study
+
+    return decorate
+
+
+def _protocol_options() -> dict[str, tuple[Any, Any]]:
+    """`--protocol`, and the options of every registered protocol."""
+    names = _completing(lambda: tuple(PROTOCOLS))
+    listed = f"One of {', '.join(PROTOCOLS)}."
+    choice = typer.Option(metavar="NAME", help=listed, autocompletion=names, rich_help_panel=_ROUND)
+    found: dict[str, tuple[Any, Any]] = {"protocol": (Annotated[str, choice], DEFAULT_PROTOCOL)}
+    for protocol in PROTOCOLS.values():
+        for option in protocol.options:
+            found[option.name] = _offered(protocol.name, option)
+    return found
+
+
+def _offered(protocol: str, option: Option) -> tuple[Any, Any]:
+    text = f"{protocol}: {option.help}."
+    if option.choices:
+        chosen = typer.Option(metavar="|".join(option.choices), help=text, rich_help_panel=_ROUND)
+        return Annotated[str, chosen], option.default
+    number = typer.Option(metavar="N", min=option.least, help=text, rich_help_panel=_ROUND)
+    return Annotated[int, number], option.default
+
+
+def chosen_study(asked: Mapping[str, Any], models: Sequence[str] | None = None, *, by_cluster: bool = False) -> Study:
+    """The study that the options make, or that their `--study` names; a `ConfigError` says which option cannot be."""
+    if asked["study"] is not None:
+        return _study_of_file(asked, models, by_cluster=by_cluster)
+    said = dict(asked)
+    del said["study"]
+    release, allowed = said.pop("release", Release.RATIO), said.pop("allow_curves", False)
+    if release is Release.CURVE and not allowed:
+        raise ConfigError(
+            "The round asks for the counts of a curve, and curves are not allowed. "
+            "Ask for metrics, or give --allow-curves where all parties agreed."
+        )
+    precision = said.pop("precision")
+    interval = said.pop("ci")
+    return Study.of(
+        metrics=tuple(said.pop("metric") or ("auc",)),
+        models=tuple(models or (UNNAMED,)),
+        classes=tuple(said.pop("class_", None) or ()),
+        interval=interval,
+        by_cluster=by_cluster,
+        target_range=chosen_range(said.pop("target_range", None)),
+        release="curve" if release is Release.CURVE else "ratios",
+        precision=None if precision is None else chosen_precision(precision),
+        decision_points=chosen_grid(
+            said.pop("grid"), said.pop("decision_points"), said.pop("score_kind"), resampled=interval is not None
+        ),
+        **said,
+    )
+
+
+def _study_of_file(asked: Mapping[str, Any], models: Sequence[str] | None, *, by_cluster: bool) -> Study:
+    defaults = _STUDY_OPTIONS | _protocol_options()
+    for name, value in asked.items():
+        if name != "study" and value != defaults[name][1]:
+            option = name.rstrip("_").replace("_", "-")
+            raise ConfigError(f"--study says what is asked. Leave --{option} out, or put it into the file.")
+    study = Study.from_file(asked["study"])
+    if study.by_cluster and not by_cluster:
+        raise ConfigError("The study resamples clusters. Name their column with --cluster-column.")
+    if models and study.models == (UNNAMED,) and len(models) == 1:
+        return msgspec.structs.replace(study, models=tuple(models))
+    if models and tuple(models) != study.models:
+        raise ConfigError(f"The study is about the models {', '.join(study.models)}. Leave --score-column out.")
+    return study
+
+
+def chosen_precision(text: str) -> float | Literal["exact"]:
+    """Read `--precision`.
+
+    >>> chosen_precision("1e-4"), chosen_precision("exact")
+    (0.0001, 'exact')
+    """
+    if text == EXACT:
+        return EXACT
+    try:
+        width = float(text)
+    except ValueError:
+        width = 0.0
+    # Written so that a NaN fails too.
+    if not 0 < width < 1:
+        raise ConfigError(f"--precision {text} is no width between 0 and 1. Use a number such as 1e-4, or exact.")
+    return width
+
+
+def chosen_grid(choice: str, decision_points: int | None, score_kind: ScoreKind, *, resampled: bool = False) -> Grid:
+    """Read `--grid`, `--decision-points` and `--score-kind` together.
+
+    >>> chosen_grid("logit", 50, ScoreKind.PROBABILITY)
+    Grid.logit(50)
+    """
+    if choice in ("even", "logit"):
+        make = Grid.even if choice == "even" else Grid.logit
+        otherwise = RESAMPLED_DECISION_POINTS if resampled else DEFAULT_DECISION_POINTS
+        return make(otherwise if decision_points is None else decision_points, scores=score_kind.value)
+    file = Path(choice)
+    if not file.is_file():
+        raise ConfigError(f"--grid {file} is neither even nor logit nor a file. Check the spelling.")
+    if decision_points is not None:
+        raise ConfigError(f"--grid {file} lists the decision points. Leave --decision-points out.")
+    if score_kind is not ScoreKind.PROBABILITY:
+        raise ConfigError(f"Scores are compared with the points of {file} as they are. Leave --score-kind out.")
+    points = [point for piece in text_column(file, labels=False) for point in piece.tolist()]
+    try:
+        return Grid.explicit(points)
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from error
+
+
+def chosen_range(text: str | None) -> tuple[float, float] | None:
+    """Read `--target-range`.
+
+    >>> chosen_range("0:120.5")
+    (0.0, 120.5)
+    """
+    if text is None:
+        return None
+    low, colon, high = text.partition(":")
+    try:
+        if colon:
+            return float(low), float(high)
+    except ValueError:
+        pass
+    raise ConfigError(f"--target-range {text} is no range. Write the lowest and the highest value, such as 0:120.")

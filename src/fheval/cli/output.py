@@ -1,20 +1,23 @@
-"""Where a result goes: one JSON object to standard output or a file, a page to a file; whole or not at all."""
+"""Where a result goes: one JSON object to standard output or a file, a page to a file, a panel to the terminal."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from fheval.errors import ConfigError
-from fheval.report.account import Account
 from fheval.report.files import replace_file
-from fheval.report.round_page import round_page
+
+if TYPE_CHECKING:
+    from fheval.evaluation import PartyData, Result
+    from fheval.report.account import Account
+    from fheval.study import Study
 
 STANDARD_OUTPUT = "-"
 
@@ -52,7 +55,53 @@ def write_json(target: str, content: Mapping[str, Any]) -> None:
 
 def write_page(target: Path, account: Account) -> None:
     """Write the page that tells about an evaluation."""
+    from fheval.report.round_page import round_page
+
     _write(target, round_page(account, datetime.now().astimezone()))
+
+
+def run_and_deliver(
+    study: Study,
+    parties: Sequence[PartyData],
+    files: Sequence[Path],
+    *,
+    engine: str | None,
+    json: str | None,
+    report: Path | None,
+    quiet: bool,
+) -> None:
+    """Run one round in this process; write its JSON and page where asked for, and show it to people.
+
+    `files` are those that the parties' data came from.
+    """
+    from fheval.evaluation import evaluate_study
+
+    if quiet:
+        result = evaluate_study(study, parties, engine=engine)
+    else:
+        from fheval.cli.progress import round_bar
+
+        with round_bar(len(parties)) as on_work:
+            result = evaluate_study(study, parties, engine=engine, on_work=on_work)
+    if json is not None:
+        write_json(json, result.to_dict())
+    if report is not None:
+        from fheval.report.account import account_of
+
+        write_page(report, account_of(result, [file.name for file in files]))
+    if json != STANDARD_OUTPUT:
+        _show(result, quiet=quiet, written=json is not None)
+
+
+def _show(result: Result, *, quiet: bool, written: bool) -> None:
+    from rich.console import Console
+
+    from fheval.cli.tables import quiet_lines, result_panel
+
+    if not quiet:
+        Console(highlight=False).print(result_panel(result))
+    elif not written:
+        typer.echo("\n".join(quiet_lines(result)))
 
 
 def _write(path: Path, text: str) -> None:

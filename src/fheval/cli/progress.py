@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import (
@@ -18,17 +17,6 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-T = TypeVar("T")
-
-
-def each(items: Sequence[T], what: str, *, quiet: bool) -> Iterator[T]:
-    """Go through the items with a bar that counts them."""
-    with _bar(quiet) as bar:
-        task = bar.add_task(what, total=len(items))
-        for item in items:
-            yield item
-            bar.advance(task)
-
 
 @contextmanager
 def waiting(what: str, *, quiet: bool) -> Iterator[None]:
@@ -40,7 +28,7 @@ def waiting(what: str, *, quiet: bool) -> Iterator[None]:
 
 @contextmanager
 def steps(total: int, *, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Show work of known steps; what is yielded wants to be told the name of each step as it begins."""
+    """Show work of known steps: call what it gives with the name of each step as it begins."""
     with _bar(quiet) as bar:
         task = bar.add_task("", total=total)
         begun = 0
@@ -54,20 +42,21 @@ def steps(total: int, *, quiet: bool) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def round_bar(parties: int, *, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Show a round as it goes; what is yielded wants to be told each time a role has worked."""
+def round_bar(parties: int, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """Show a round as it goes: call what it gives with the role's name each time a role has worked."""
     with _bar(quiet) as bar:
-        # Before the parties the leader makes keys; after them the aggregator answers and a party opens the result.
-        task = bar.add_task("Round: the leader makes keys", total=parties)
-        done = 0
+        task = bar.add_task("Counting", total=parties)
+        done = {"counting": 0, "party": 0}
 
         def on_work(role: str) -> None:
-            nonlocal done
-            done += role == "party"
-            finished = min(done, parties)
-            now = "the parties submit" if finished < parties else "the aggregator answers"
-            if done or role == "leader":
-                bar.update(task, completed=finished, description=f"Round: {now}")
+            if role == "leader" and not done["party"]:
+                bar.update(task, completed=0, description="Round: the parties submit")
+            elif role in done:
+                done[role] += 1
+                finished = min(done[role], parties)
+                bar.update(task, completed=finished)
+                if role == "party" and finished == parties:
+                    bar.update(task, description="Round: the aggregator answers")
 
         yield on_work
 
@@ -80,15 +69,15 @@ class WeightedBar:
         self._task = bar.add_task("Planning", total=None)
 
     def begin(self, weight: float) -> None:
-        """So much lies ahead."""
+        """Say how much work there is in all."""
         self._bar.update(self._task, total=weight)
 
     def start(self, name: str) -> None:
-        """This piece is next."""
+        """Name the piece of work that begins."""
         self._bar.update(self._task, description=name)
 
     def finish(self, weight: float) -> None:
-        """So much of what lay ahead is done."""
+        """Say how much of the work was just done."""
         self._bar.advance(self._task, weight)
 
 

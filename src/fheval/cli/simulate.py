@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from fheval.cli import asking, options
-from fheval.cli.output import check_targets
+from fheval.cli import options
+from fheval.cli.output import check_targets, run_and_deliver
 from fheval.cli.progress import waiting
-from fheval.cli.request import chosen_grid, make_request
-from fheval.cli.rounds import count_and_run, deliver, run_tables
-from fheval.counting import Counts, Grid, read_pair
-from fheval.errors import ConfigError
+from fheval.counting import Grid, read_pair
 from fheval.evaluation.splitting import split_randomness, split_rows
-from fheval_lab.cli.baselines import check_options, deliver_baseline, run_baseline
 
 app = typer.Typer()
 
@@ -28,10 +25,11 @@ Share = tuple[NDArray[np.uint8], NDArray[np.float64]]
     epilog="Examples:\n\n"
     "fheval simulate --labels labels.txt --scores scores.txt --parties 15\n\n"
     "fheval simulate --labels y.npy --scores s.npy --parties 15 --protocol paper-semi-honest --precision exact "
-    "--decision-points 100 --seed 1 --json -\n\n"
-    "fheval simulate --labels y.npy --scores s.npy --parties 15 --protocol dpauc --epsilon 8 --decision-points 100"
+    "--decision-points 100 --seed 1 --json -"
 )
+@options.takes_study("class_", "group_column", "minimum_group", "target_range")
 def simulate(
+    asked: Mapping[str, Any],
     labels: Annotated[Path, typer.Option(metavar="FILE", help="Labels, one a row: .txt or .npy.", show_default=False)],
     scores: Annotated[Path, typer.Option(metavar="FILE", help="Scores, one a row: .txt or .npy.", show_default=False)],
     parties: Annotated[int, typer.Option(metavar="M", min=1, help="How many parties there are.", show_default=False)],
@@ -41,23 +39,7 @@ def simulate(
             metavar="N", min=0, help="Repeat the same split; it says nothing about keys.", show_default="a new one"
         ),
     ] = None,
-    decision_points: options.DecisionPoints = None,
-    grid: options.GridChoice = "even",
-    score_kind: options.ScoreKindOption = options.ScoreKind.PROBABILITY,
-    metric: asking.Metrics = None,
-    ci: asking.Confidence = None,
-    replicates: asking.Replicates = asking.REPLICATES,
-    release: asking.ReleaseOption = asking.Release.RATIO,
-    allow_curves: asking.AllowCurves = False,
-    protocol: options.SimulateProtocol = options.PROTOCOL,
-    epsilon: options.Epsilon = None,
-    precision: options.Precision = None,
     engine: options.EngineName = None,
-    splits: options.Splits = options.SPLITS,
-    runs: options.Runs = options.RUNS,
-    packing: options.PackingOption = options.Packing.PAPER,
-    minimum_cohort: options.MinimumCohort = options.MINIMUM_COHORT,
-    max_samples: options.MaxSamples = options.MAX_SAMPLES,
     json: options.Json = None,
     report: options.Report = None,
     quiet: options.Quiet = False,
@@ -67,46 +49,9 @@ def simulate(
     The parties get equally many rows, to within one.
     """
     check_targets(json, report)
-    check_options(protocol, epsilon=epsilon, precision=precision, engine=engine)
-    asked = asking.Asked(
-        metrics=tuple(metric or asking.DEFAULT_METRICS),
-        ci=ci,
-        replicates=replicates,
-        release=release.value,
-        allow_curves=allow_curves,
-    )
-    if protocol in options.BASELINES:
-        if not asked.is_one_auc:
-            raise ConfigError(f"{protocol} is a baseline for one AUC. Leave --metric, --ci and --release out.")
-        chosen = chosen_grid(grid, decision_points, score_kind)
-        shared = read_shares(labels, scores, parties, seed, None if protocol == options.MPC else chosen, quiet=quiet)
-        outcome = run_baseline(protocol, shared, chosen, epsilon, [labels, scores], quiet=quiet)
-        deliver_baseline(outcome, json=json, report=report, quiet=quiet)
-        return
-    request = make_request(
-        protocol=protocol,
-        decision_points=decision_points,
-        grid=grid,
-        score_kind=score_kind,
-        precision=precision,
-        engine=engine,
-        splits=splits,
-        runs=runs,
-        packing=packing,
-        minimum_cohort=minimum_cohort,
-        max_samples=max_samples,
-        asked=asked,
-    )
-    shares = read_shares(labels, scores, parties, seed, request.grid, quiet=quiet)
-
-    def count(share: Share) -> Counts:
-        return Counts.from_scores(*share, request.grid)
-
-    if asked.is_one_auc:
-        result = count_and_run(request, shares, count, quiet=quiet)
-    else:
-        result = run_tables(request, shares, quiet=quiet)
-    deliver(result, [labels, scores], json=json, report=report, quiet=quiet)
+    study = options.chosen_study(asked)
+    shares = read_shares(labels, scores, parties, seed, study.grid, quiet=quiet)
+    run_and_deliver(study, shares, [labels, scores], engine=engine, json=json, report=report, quiet=quiet)
 
 
 def read_shares(

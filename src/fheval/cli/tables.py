@@ -1,8 +1,8 @@
-"""A result as a panel for the terminal."""
+"""A result for the terminal: a panel for people, or plain lines."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -10,19 +10,74 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from fheval.evaluation import Result
-from fheval.report.account import Account, round_facts
-from fheval.report.wording import duration, release_in_words, shown_auc, size, warning
+from fheval.evaluation import Result, Row
+from fheval.report.account import Account, is_one_auc, round_facts
+from fheval.report.wording import MOST_DECIMALS, decimals, duration, release_in_words, shown_auc, size, warning
 
 
-def result_panel(result: Result, title: str = "AUC over all parties") -> RenderableType:
-    """The figure, what stands behind it, what each role spent and sent, and what the release reveals."""
-    figure = Text.assemble((shown_auc(result), "bold green"), "  ", (release_in_words(result), "dim"))
-    parts: list[RenderableType] = [figure, "", facts_table(round_facts(result)), "", roles_table(result)]
+def result_panel(result: Result) -> RenderableType:
+    """The figure or figures, what stands behind them, what each role spent and sent, and what the release reveals."""
+    release = Text(release_in_words(result), style="dim")
+    if is_one_auc(result):
+        title = "AUC over all parties"
+        parts: list[RenderableType] = [Text.assemble((shown_auc(result), "bold green"), "  ", release)]
+    else:
+        title = "Metrics over all parties"
+        parts = [numbers_table(result), "", release]
+    parts += ["", facts_table(round_facts(result)), "", roles_table(result)]
     caution = warning(result)
     if caution is not None:
         parts += ["", Text(caution, style="yellow")]
     return _panel(title, parts)
+
+
+def quiet_lines(result: Result) -> Iterator[str]:
+    """The AUC alone or, for each of several numbers, what it is of, its value, and its interval; tabs between them."""
+    if is_one_auc(result):
+        yield shown_auc(result)
+        return
+    for row in result.results:
+        where = " ".join(filter(None, (row.metric, row.model, row.label, row.group)))
+        ends = [_figure(result, row, end) for end in (row.low, row.high) if end is not None]
+        yield "\t".join([where, _figure(result, row, row.value) or "none", *ends])
+
+
+def numbers_table(result: Result) -> Table:
+    """A line for each number; columns in which nothing would stand are left out."""
+    columns: list[tuple[str, Callable[[Row], str]]] = [
+        ("metric", lambda row: row.metric),
+        ("model", lambda row: row.model or ""),
+        ("class", lambda row: row.label or ""),
+        ("group", lambda row: row.group or ""),
+        ("value", lambda row: _figure(result, row, row.value)),
+        (_interval_heading(result), lambda row: _interval(result, row)),
+        ("p", lambda row: "" if row.p_value is None else f"{row.p_value:.2g}"),
+        ("remark", lambda row: row.error or row.note or ""),
+    ]
+    kept = [(heading, cell) for heading, cell in columns if any(cell(row) for row in result.results)]
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
+    for heading, _ in kept:
+        table.add_column(heading, justify="right" if heading in ("value", "p") else "left")
+    for row in result.results:
+        table.add_row(*(cell(row) for _, cell in kept))
+    return table
+
+
+def _interval_heading(result: Result) -> str:
+    return "interval" if result.confidence is None else f"{result.confidence:.4g} interval"
+
+
+def _figure(result: Result, row: Row, number: float | None) -> str:
+    if number is None:
+        return ""
+    digits = MOST_DECIMALS if row.precision is None else decimals(result.protocol, row.precision)
+    return f"{number:.{digits}f}"
+
+
+def _interval(result: Result, row: Row) -> str:
+    if row.low is None or row.high is None:
+        return ""
+    return f"{_figure(result, row, row.low)} to {_figure(result, row, row.high)}"
 
 
 def account_panel(account: Account) -> RenderableType:

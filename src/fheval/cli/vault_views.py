@@ -12,13 +12,11 @@ from rich.text import Text
 
 from fheval.consortium import Kit
 from fheval.evaluation import Row
-from fheval.evaluation.result import only_auc
-from fheval.evaluation.rows import result_rows
-from fheval.metrics.question import Question
+from fheval.evaluation.result import only_auc, result_rows
 from fheval.party.ledger import Ledger
 from fheval.party.ledger_records import History
 from fheval.party.process import VaultFiles
-from fheval.party.verdict import Ending
+from fheval.protocols.round import Ending
 from fheval.report.account import number_in_words
 
 _SHOWN_DIGITS = 8
@@ -49,13 +47,12 @@ def rounds_json(history: Sequence[History]) -> dict[str, Any]:
 
 def _round_json(each: History) -> dict[str, Any]:
     round_, verdict = each.round, each.verdict
-    question = Question.from_bytes(round_.question)
     content: dict[str, Any] = {
         "round": round_.id,
         "protocol": round_.protocol,
         "engine": round_.engine,
         "precision": "exact" if round_.precision is None else round_.precision,
-        "decision_points": len(question.grid),
+        "decision_points": len(each.study.grid),
         "leader": round_.leader,
         "parties": list(round_.parties),
         "roster": None if verdict is None else list(verdict.roster),
@@ -76,8 +73,8 @@ def _round_json(each: History) -> dict[str, Any]:
         "hiding_bits": verdict.hiding_bits,
         "results": [row.to_dict() for row in rows],
     }
-    if question.confidence is not None:
-        content["confidence"] = question.confidence
+    if each.study.interval is not None:
+        content["confidence"] = each.study.interval
     auc = only_auc(rows)
     return content if auc is None else {**content, "auc": auc.value}
 
@@ -86,7 +83,7 @@ def _rows(each: History) -> list[Row]:
     """The numbers that a round released: finished, averaged and compared as `evaluate` does."""
     if each.verdict is None or each.verdict.ending is not Ending.RELEASED:
         return []
-    return result_rows(Question.from_bytes(each.round.question), each.verdict.ratios, each.round.precision)
+    return result_rows(each.study, each.round.groups, each.verdict)
 
 
 def status_table(found: Mapping[str, Any]) -> RenderableType:
@@ -129,7 +126,7 @@ def _state(each: History) -> str:
 
 def _results(each: History) -> Text:
     lines = [_line(each.round.protocol, row) for row in _rows(each)]
-    confidence = Question.from_bytes(each.round.question).confidence
+    confidence = each.study.interval
     if lines and confidence is not None:
         lines.append(f"in brackets: {confidence:.4g} intervals")
     verified = " (verified)" if each.verdict is not None and each.verdict.verified else ""

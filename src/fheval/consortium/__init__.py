@@ -9,7 +9,7 @@ from fheval.consortium.aggregator_kit import AggregatorKit, load_aggregator_kit
 from fheval.consortium.bundle import BundleContext, bundle_id, open_bundle, seal_bundle
 from fheval.consortium.identity import Identity, sign, verify
 from fheval.consortium.kit import Kit, load_kit, supernode_files
-from fheval.consortium.policy import Policy, Roster, RoundTerms, Rules
+from fheval.consortium.policy import Policy, Roster, Rules
 from fheval.consortium.records import MemberRecord, TrustAnchor
 from fheval.consortium.updating import install_policy
 
@@ -21,7 +21,6 @@ __all__ = [
     "MemberRecord",
     "Policy",
     "Roster",
-    "RoundTerms",
     "Rules",
     "TrustAnchor",
     "bundle_id",

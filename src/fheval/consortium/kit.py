@@ -33,9 +33,10 @@ from fheval.consortium.member_keys import (
     read_opening_key,
     read_signing_key,
 )
-from fheval.consortium.policy import Policy, Roster, RoundTerms, open_policy
+from fheval.consortium.policy import Policy, Roster, open_policy
 from fheval.consortium.records import MemberRecord, TrustAnchor
 from fheval.errors import ConfigError, RemoteProtocolError
+from fheval.study import Study
 
 CERTIFICATE = "certificate.pem"
 AUTHORITY = "authority.pem"
@@ -73,9 +74,9 @@ class Kit:
         """Give the records of a round's members, each with a certificate that is valid now."""
         return self._checked(self.policy.roster(names), now)
 
-    def check_round(self, terms: RoundTerms, *, now: datetime) -> Roster:
+    def check_round(self, study: Study, parties: Sequence[str], *, now: datetime) -> Roster:
         """Refuse a round that breaks the policy, leaves this member out or has a bad certificate in it."""
-        return self._checked(self.policy.check_round(terms, now=now), now)
+        return self._checked(self.policy.check_round(study, parties, now=now), now)
 
     def _checked(self, roster: Roster, now: datetime) -> Roster:
         roster.member(self.identity.name)

@@ -16,11 +16,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fheval.consortium.records import MemberRecord, Timestamp, TrustAnchor, digest, domain
 from fheval.errors import CohortTooSmall, ConfigError, RemoteProtocolError
+from fheval.protocols import PROTOCOLS
 from fheval.secrets import Secret
+from fheval.study import Study
 from fheval.wire import Message, decode, encode
-
-# Names, not modules: whoever signs a policy needs no FHE engine.
-PROTOCOLS = ("padded", "padded-verified", "paper-semi-honest", "paper-malicious")
 
 _SIGNED = "policy"
 
@@ -29,7 +28,7 @@ class Rules(Message, frozen=True, kw_only=True):
     """What a round may ask for; a finest precision of None allows the exact fraction."""
 
     minimum_cohort: int = 3
-    protocols: tuple[str, ...] = ("padded", "padded-verified")
+    protocols: tuple[str, ...] = tuple(each.name for each in PROTOCOLS.values() if each.batch)
     finest_precision: float | None = 1e-4
     most_decision_points: int = 1000
     releases_per_data_set: int = 10
@@ -51,18 +50,6 @@ class Rules(Message, frozen=True, kw_only=True):
         _require(self.most_decision_points >= 2, "At least 2 decision points must be allowed")
         _require(self.releases_per_data_set >= 1, "At least one release per data set must be allowed")
         _require(self.minimum_group_size >= 1, "The minimum group size must be at least 1")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundTerms:
-    """What a round asks for, as the aggregator describes it; `precision` None asks for the exact fraction."""
-
-    roster: tuple[str, ...]
-    protocol: str
-    precision: float | None
-    decision_points: int
-    minimum_cohort: int
-    curve: bool = False
 
 
 class RosterContent(Message, frozen=True, kw_only=True):
@@ -128,15 +115,15 @@ class Policy(Message, frozen=True, kw_only=True):
             )
         return Roster(members)
 
-    def check_round(self, terms: RoundTerms, *, now: datetime) -> Roster:
-        """Refuse a round that breaks a rule; give its roster otherwise."""
+    def check_round(self, study: Study, parties: Sequence[str], *, now: datetime) -> Roster:
+        """Refuse a round of a study that breaks a rule; give its roster otherwise."""
         self.check_dates(now=now)
-        self.check_protocol(terms.protocol)
-        self.check_precision(terms.precision)
-        self.check_decision_points(terms.decision_points)
-        self.check_curve(terms.curve)
-        self.check_minimum_cohort(terms.minimum_cohort)
-        return self.roster(terms.roster)
+        self.check_protocol(study.protocol)
+        self.check_precision(study.precision)
+        self.check_decision_points(len(study.grid))
+        self.check_curve(study.release == "curve")
+        self.check_minimum_cohort(study.minimum_cohort)
+        return self.roster(parties)
 
     def check_dates(self, *, now: datetime) -> None:
         """Refuse a policy that has expired or is not valid yet."""

@@ -1,17 +1,9 @@
-"""One round of evaluations, all roles in this process: from every party's rows to metrics of the pooled data."""
+"""From every party's rows to metrics of the pooled data; `evaluate` does all of it in one process."""
 
 from __future__ import annotations
 
-from fheval.evaluation.data import PartyData
 from fheval.evaluation.result import Result, Row
-from fheval.evaluation.run import DEFAULT_DECISION_POINTS, default_points, evaluate, require_batch_protocol
+from fheval.evaluation.run import evaluate, evaluate_study
+from fheval.evaluation.tally import PartyData
 
-__all__ = [
-    "DEFAULT_DECISION_POINTS",
-    "PartyData",
-    "Result",
-    "Row",
-    "default_points",
-    "evaluate",
-    "require_batch_protocol",
-]
+__all__ = ["PartyData", "Result", "Row", "evaluate", "evaluate_study"]

@@ -1,24 +1,118 @@
-"""A round that releases counts: the parties learn them by consent, and draw their curves and metrics from them."""
+"""From global counts, where the parties consented to learn them: ROC, precision-recall and calibration curves.
+
+Every number is that of scikit-learn on scores rounded to the decision points: thresholds are the points themselves,
+and a sample is positive where its score is strictly above.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from fheval.errors import CapacityError, UndefinedMetric
-from fheval.evaluation.data import PartyData, tables_of
-from fheval.evaluation.result import Result, Row
-from fheval.evaluation.rows import group_name, suppressed_rows
-from fheval.evaluation.terms import CommonTerms, require_samples, round_result
-from fheval.metrics.curves import Curve, read_curves
+import numpy as np
+from numpy.typing import NDArray
+
+from fheval.counting import Grid
+from fheval.errors import UndefinedMetric
 from fheval.metrics.fixed_point import Integers
-from fheval.metrics.party import tally_party
-from fheval.metrics.question import Question
-from fheval.metrics.statistics import PROBABILITY_BITS
-from fheval.protocols import curve
-from fheval.protocols.round import Outcome
-from fheval.protocols.watch import InProcess
-from fheval.secrets import Randomness, new_seed
+from fheval.metrics.statistics import CALIBRATION_BINS, PROBABILITY_BITS, BinCounts
+from fheval.study import Slice, Study
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """The global counts of one slice: TP and FP at every decision point, and sums for calibration, if any."""
+
+    where: Slice
+    grid: Grid
+    tp: Integers
+    fp: Integers
+    calibration: Integers | None = None
+
+    def roc(self) -> tuple[Floats, Floats]:
+        """False and true positive rates at every decision point, highest first, from (0, 0) to (1, 1)."""
+        self._require_classes("The ROC curve")
+        return self.fp / self.fp[-1], self.tp / self.tp[-1]
+
+    def precision_recall(self) -> tuple[Floats, Floats]:
+        """Precision and recall at every decision point but those that call nobody positive, highest first."""
+        self._require_positives("The precision-recall curve")
+        called = self.tp + self.fp
+        some = called > 0
+        return self.tp[some] / called[some], self.tp[some] / self.tp[-1]
+
+    def reliability(self) -> tuple[Floats, Floats, Integers]:
+        """For each stretch of probability that has samples: their mean, the share of positives, and how many."""
+        if self.calibration is None or not self.tp[-1] + self.fp[-1]:
+            raise UndefinedMetric("There is no calibration of no samples, or of scores that are not probabilities.")
+        samples, positives, units = self.calibration.reshape(3, CALIBRATION_BINS)
+        some = samples > 0
+        means = units[some] / (samples[some] * float(1 << PROBABILITY_BITS))
+        return means, positives[some] / samples[some], samples[some]
+
+    def auc(self) -> float:
+        """The area under the ROC curve."""
+        self._require_classes("auc")
+        numerator = sum(
+            int(a + b) * int(d) for a, b, d in zip(self.tp[1:], self.tp[:-1], np.diff(self.fp), strict=True)
+        )
+        return numerator / (2 * int(self.tp[-1]) * int(self.fp[-1]))
+
+    def average_precision(self) -> float:
+        """Σ_n (R_n − R_{n−1})·P_n."""
+        precision, recall = self.precision_recall()
+        return float(np.sum(np.diff(recall, prepend=0.0) * precision))
+
+    def kolmogorov_smirnov(self) -> float:
+        """The largest distance between the true and the false positive rate."""
+        false_rate, true_rate = self.roc()
+        return float(np.max(np.abs(true_rate - false_rate)))
+
+    def expected_calibration_error(self) -> float:
+        """The mean over samples of |share of positives − mean probability| of their stretch."""
+        means, positives, samples = self.reliability()
+        return float(np.average(np.abs(positives - means), weights=samples))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Thresholds and counts, from which everything else follows; a calibration has one entry for each stretch."""
+        fields: dict[str, Any] = {
+            "thresholds": self.grid.points.tolist(),
+            "true_positives": self.tp.tolist(),
+            "false_positives": self.fp.tolist(),
+        }
+        if self.calibration is not None:
+            samples, positives, units = self.calibration.reshape(3, CALIBRATION_BINS)
+            fields["calibration"] = {
+                "samples": samples.tolist(),
+                "positives": positives.tolist(),
+                "sum_of_probabilities": (units / (1 << PROBABILITY_BITS)).tolist(),
+            }
+        return fields
+
+    def _require_positives(self, what: str) -> None:
+        if not self.tp[-1]:
+            raise UndefinedMetric(f"{what} is undefined: no sample is positive.")
+
+    def _require_classes(self, what: str) -> None:
+        if not self.tp[-1] or not self.fp[-1]:
+            raise UndefinedMetric(f"{what} is undefined: the samples are of one class only.")
+
+
+def read_curves(study: Study, groups: Sequence[str], counts: Sequence[int]) -> list[Curve]:
+    """Take the global counts apart, in the order in which `PartyTally.contributions` put them together."""
+    slices, grid = study.slices(groups), study.grid
+    bins = BinCounts(grid).width
+    curves = []
+    for where, part in zip(slices, np.split(np.array(counts, dtype=np.int64), len(slices)), strict=True):
+        positives, negatives = np.split(part[:bins], 2)
+        calibration = part[bins:] if len(part) > bins else None
+        tp, fp = (np.concatenate([[0], np.cumsum(each)]) for each in (positives, negatives))
+        curves.append(Curve(where, grid, tp, fp, calibration))
+    return curves
+
 
 # What is computed from a curve, beside the curve itself.
 CURVE_METRICS: dict[str, Callable[[Curve], float]] = {
@@ -27,56 +121,3 @@ CURVE_METRICS: dict[str, Callable[[Curve], float]] = {
     "ks": Curve.kolmogorov_smirnov,
     "ece": Curve.expected_calibration_error,
 }
-
-# No FHE library takes part.
-NO_ENGINE = "none"
-
-
-def release_curves(
-    question: Question,
-    suppressed: Mapping[str, str],
-    parties: Mapping[str, PartyData],
-    terms: CommonTerms,
-    rng: Randomness,
-    post: InProcess,
-    *,
-    allowed: bool,
-) -> Result:
-    """Count, let the parties learn the sums, and compute what follows from them."""
-    if terms.max_samples << PROBABILITY_BITS >= curve.PRIME // 2:
-        raise CapacityError(f"Sums over {terms.max_samples} samples do not fit a curve's counts. Lower max_samples.")
-    round_ = terms.round(
-        rng, engine=NO_ENGINE, forms=(), sums=question.sums(), precision=None, question=question.to_bytes()
-    )
-    curve.require_consent(round_, allowed=allowed)
-    own: dict[str, Integers] = {}
-    samples = 0
-    with post.working("counting"):
-        for name, data in parties.items():
-            tally = tally_party(question, tables_of(data, name), rng)
-            samples += tally.rows
-            own[name] = tally.sums()
-    require_samples(samples, terms.max_samples)
-    counts, roster = curve.run(round_, new_seed(rng), own, rng, post, allowed=allowed)
-    curves = read_curves(question, counts)
-    bits = curve.soundness_bits(round_)
-    outcome = Outcome(ratios=(), roster=tuple(roster), verified=None if bits is None else True, soundness_bits=bits)
-    rows = curve_rows(question, curves) + suppressed_rows(question, suppressed)
-    return round_result(question, round_, outcome, post, rows, curves=curves)
-
-
-def curve_rows(question: Question, curves: Sequence[Curve]) -> list[Row]:
-    """One row for each metric of each curve."""
-    wanted = [name for name in CURVE_METRICS if name != "ece" or question.grid.scores != "any"]
-    return [_row(question, name, each) for name in wanted for each in curves]
-
-
-def _row(question: Question, name: str, each: Curve) -> Row:
-    model, label, group = each.where
-    shown = None if group is None else group_name(question, group)
-    row = Row(metric=name, model=model or None, label=label, group=shown)
-    try:
-        value = CURVE_METRICS[name](each)
-    except UndefinedMetric as undefined:
-        return replace(row, error=str(undefined))
-    return replace(row, value=value, precision=2.0**-PROBABILITY_BITS if name == "ece" else "exact")

@@ -1,14 +1,33 @@
-"""What an evaluation gives: one row for each number that was asked for, and what the round cost."""
+"""What an evaluation gives: one row for each number that was asked for, and what the round cost.
+
+`result_rows` makes the rows: ratios are finished, averaged over classes, compared between models, put into intervals.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations
+from math import nan
 from typing import Any, Literal
 
+import numpy as np
+
 from fheval.errors import ConfigError, UndefinedMetric
-from fheval.metrics.curves import Curve
+from fheval.evaluation.curves import CURVE_METRICS, Curve, read_curves
+from fheval.metrics.intervals import Estimate, average
+from fheval.metrics.specs import Spec
+from fheval.metrics.statistics import PROBABILITY_BITS
+from fheval.protocols.round import Verdict
+from fheval.study import EXACT, Evaluation, Slice, Study
 from fheval.version import __version__
+
+MACRO = "macro"
+
+Ratios = Sequence[Fraction | float | None]
+
+_Estimates = dict[tuple[Spec, Slice], Estimate]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,3 +131,104 @@ def only_auc(rows: Iterable[Row]) -> Row | None:
 def _curve_fields(curve: Curve) -> dict[str, Any]:
     where = {"model": curve.where.model or None, "class": curve.where.label, "group": curve.where.group}
     return where | curve.to_dict()
+
+
+def result_rows(study: Study, groups: Sequence[str], verdict: Verdict) -> list[Row]:
+    """Every number that a round gave: of its ratios or, where counts were released, of the curves."""
+    if study.release == "curve":
+        return _curve_rows(study, read_curves(study, groups, verdict.counts))
+    estimates = _with_averages(study, groups, _finished(study, groups, verdict.ratios))
+    rows = [_row(study, spec, where, estimate) for (spec, where), estimate in estimates.items()]
+    return rows if study.interval is None else [*rows, *_differences(study, estimates)]
+
+
+def suppressed_rows(study: Study, suppressed: Mapping[str, str]) -> list[Row]:
+    """A row without a value for every metric and model of a group that is not released."""
+    return [
+        Row(metric=str(spec), model=model or None, group=_group_name(study, group), note=reason)
+        for spec in study.specs
+        for model in study.models
+        for group, reason in suppressed.items()
+    ]
+
+
+def _finished(study: Study, groups: Sequence[str], ratios: Ratios) -> _Estimates:
+    lines = 1 + study.replicates
+    return {
+        (each.spec, each.where): _estimate(study, each, ratios[number * lines : (number + 1) * lines])
+        for number, each in enumerate(study.evaluations(groups))
+    }
+
+
+def _estimate(study: Study, evaluation: Evaluation, ratios: Ratios) -> Estimate:
+    finisher = evaluation.spec.metric.finish(evaluation.spec.setting(study.grid, study.target_range))
+    values = [nan if ratio is None else finisher(float(ratio)) for ratio in ratios]
+    width = 0.0 if ratios[0] is None else finisher.width(float(ratios[0]), study.precision or 0.0)
+    return Estimate(values[0], np.array(values[1:]), width)
+
+
+def _with_averages(study: Study, groups: Sequence[str], estimates: _Estimates) -> _Estimates:
+    """Behind the last class of each metric, model and group, the mean over its classes."""
+    if not study.classes:
+        return estimates
+    complete: _Estimates = {}
+    for spec in study.specs:
+        for model in study.models:
+            for group in (None, *groups):
+                per_class = {
+                    (spec, Slice(model, label, group)): estimates[spec, Slice(model, label, group)]
+                    for label in study.classes
+                }
+                complete |= per_class
+                complete[spec, Slice(model, MACRO, group)] = average(list(per_class.values()))
+    return complete
+
+
+def _differences(study: Study, estimates: _Estimates) -> Iterator[Row]:
+    for first, second in combinations(study.models, 2):
+        for (spec, where), estimate in estimates.items():
+            if where.model == first:
+                difference = estimate - estimates[spec, where._replace(model=second)]
+                row = _row(study, spec, where._replace(model=f"{first} - {second}"), difference)
+                yield replace(row, p_value=difference.p_value() if difference.defined else None)
+
+
+def _row(study: Study, spec: Spec, where: Slice, estimate: Estimate) -> Row:
+    row = _empty_row(study, str(spec), where)
+    if not estimate.defined:
+        return replace(row, error=f"{spec} is undefined: {spec.metric.undefined}.")
+    low = high = None
+    if study.interval is not None and estimate.lost < study.replicates:
+        low, high = estimate.interval(study.interval)
+    return replace(
+        row,
+        value=estimate.value,
+        low=low,
+        high=high,
+        precision=EXACT if study.precision is None and not estimate.width else estimate.width,
+        note=f"undefined in {estimate.lost} of {study.replicates} resamples" if estimate.lost else None,
+    )
+
+
+def _curve_rows(study: Study, curves: Sequence[Curve]) -> list[Row]:
+    wanted = [name for name in CURVE_METRICS if name != "ece" or study.grid.scores != "any"]
+    return [_curve_row(study, name, each) for name in wanted for each in curves]
+
+
+def _curve_row(study: Study, name: str, curve: Curve) -> Row:
+    row = _empty_row(study, name, curve.where)
+    try:
+        value = CURVE_METRICS[name](curve)
+    except UndefinedMetric as undefined:
+        return replace(row, error=str(undefined))
+    return replace(row, value=value, precision=2.0**-PROBABILITY_BITS if name == "ece" else EXACT)
+
+
+def _empty_row(study: Study, metric: str, where: Slice) -> Row:
+    group = None if where.group is None else _group_name(study, where.group)
+    return Row(metric=metric, model=where.model or None, label=where.label, group=group)
+
+
+def _group_name(study: Study, group: str) -> str:
+    """A group as it is shown: the column and its value."""
+    return f"{study.group_column}={group}"

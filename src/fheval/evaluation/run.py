@@ -1,47 +1,40 @@
-"""Ask one round of all parties: count each one's rows, play all roles, finish what is released."""
+"""Evaluate in one process: count each party's rows, play all roles of a round, finish what is released."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
-import msgspec
-
-from fheval.counting import UNNAMED, Counts, Grid, as_grid
+from fheval.counting import Grid
 from fheval.engines import Engine, load_engine
 from fheval.errors import CohortTooSmall, ConfigError, UndefinedMetric
-from fheval.evaluation.curves import release_curves
-from fheval.evaluation.data import PartyData, has_rows, tables_of
-from fheval.evaluation.result import Result
-from fheval.evaluation.rows import result_rows, suppressed_rows
-from fheval.evaluation.terms import CommonTerms, require_samples, round_result
-from fheval.metrics.forms import Contribution, auc_contribution
-from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE, Rule, group_sizes
+from fheval.evaluation.curves import read_curves
+from fheval.evaluation.result import Result, result_rows, suppressed_rows
+from fheval.evaluation.tally import PartyData, count_share, models_of, tables_of
+from fheval.metrics.forms import Contribution
+from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE, Decision, group_sizes
 from fheval.metrics.intervals import DEFAULT_REPLICATES
-from fheval.metrics.party import tally_party
-from fheval.metrics.question import Question
-from fheval.protocols import BATCH_PROTOCOLS, DEFAULT_PROTOCOL, declaration, default_precision, run_round
-from fheval.protocols.curve import require_allowed
+from fheval.protocols import DEFAULT_PROTOCOL, PROTOCOLS
+from fheval.protocols.declaration import declare_groups
+from fheval.protocols.play import Watch, play
 from fheval.protocols.round import (
     DEFAULT_MAX_SAMPLES,
     DEFAULT_MINIMUM_COHORT,
-    DEFAULT_RUNS,
-    Outcome,
+    Round,
+    Verdict,
     new_round_id,
 )
-from fheval.protocols.watch import InProcess
-from fheval.secrets import Randomness, SystemRandomness, derive, integer_below, new_seed
+from fheval.secrets import Randomness, SystemRandomness, integer_below, new_seed
+from fheval.study import EXACT, Study
 
-DEFAULT_DECISION_POINTS = 1000
-# Two hundred resamples at 1,000 points would fill a hundred ciphertexts; binning at 100 adds little to an interval.
-RESAMPLED_DECISION_POINTS = 100
-
-Contributions = Mapping[str, Sequence[Contribution]]
+# What a result names where no FHE library took part.
+NO_ENGINE = "none"
 
 
 def evaluate(
     parties: Sequence[PartyData],
     *,
+    study: Study | None = None,
     metrics: Sequence[str] = ("auc",),
     classes: Sequence[object] = (),
     group_column: str | None = None,
@@ -55,27 +48,64 @@ def evaluate(
     protocol: str = DEFAULT_PROTOCOL,
     decision_points: int | Grid | None = None,
     precision: float | Literal["exact"] | None = None,
-    engine: str | Engine | None = None,
-    splits: int = 4,
-    runs: int = DEFAULT_RUNS,
-    packing: str = "paper",
     minimum_cohort: int = DEFAULT_MINIMUM_COHORT,
     max_samples: int = DEFAULT_MAX_SAMPLES,
+    engine: str | Engine | None = None,
     on_work: Callable[[str], None] | None = None,
+    **options: Any,
 ) -> Result:
     """Compute metrics over all parties' data with an aggregator that sees nothing.
 
-    `parties` has labels and scores, a `Table` or tables for each party, or `Counts` where the AUC alone is asked for.
-    `metrics` names what is asked, such as "auc" or "f1@0.3"; models are the names of a table's scores; `classes` lists
-    the labels of a multi-class task. `group_column` is what the tables' groups are called: every group is evaluated by
-    itself as well, but for those of which fewer than `minimum_cohort` parties hold `minimum_group` samples each (or
-    clusters, with `by_cluster`), and those that would give such a group away. `ci` asks for an interval of that level
-    around every number, from `replicates` resamples of rows, or of clusters with `by_cluster`. `target_range` is the
-    public range of a regression's values. `release="curve"` gives the parties, and never the aggregator, the global
-    counts with which they draw ROC, precision-recall and calibration curves; it is refused unless `allow_curves` says
-    that all of them agreed. `decision_points` None takes 1,000, or 100 with intervals; `precision` None takes the
-    protocol's default. `on_work` is called with the role's name each time a role has done a piece of work, for a
-    progress bar.
+    Parameters
+    ----------
+    parties
+        One entry for each party: labels and scores, a `Table`, tables (or a file) that can be gone through more than
+        once, or `Counts` where the AUC alone is asked for. Models are the names of a table's scores.
+    study
+        A whole `Study`, instead of all that follows up to `max_samples`.
+    metrics
+        What is asked, such as "auc" or "f1@0.3".
+    classes
+        The labels of a multi-class task; none for labels 0 and 1.
+    group_column
+        What the tables' groups are called. Every group is evaluated by itself as well, but for those of which fewer
+        than `minimum_cohort` parties hold enough, and those that would give such a group away.
+    minimum_group
+        How many samples (or clusters, with `by_cluster`) of a group are enough at one party.
+    ci
+        The level of an interval around every number, such as 0.95.
+    replicates
+        How many resamples an interval is made of.
+    by_cluster
+        Resample whole clusters of rows, such as patients, and count them in groups.
+    target_range
+        The public range of a regression's true and predicted values.
+    release
+        "ratio" for the numbers asked for. "curve" gives the parties, and never the aggregator, the global counts with
+        which they draw ROC, precision-recall and calibration curves.
+    allow_curves
+        That all parties agreed to `release="curve"`, which is refused otherwise.
+    protocol
+        The name of a protocol: see `fheval.protocols.PROTOCOLS`.
+    decision_points
+        Their number, or a `Grid`; None takes 1,000, or 100 with intervals.
+    precision
+        The width of the rounding that is released, or "exact"; None takes the protocol's default.
+    minimum_cohort
+        With fewer parties nothing is released.
+    max_samples
+        A public bound on the samples of all parties together.
+    engine
+        "openfhe" or "seal", or an engine; None takes the first that loads.
+    on_work
+        Called with a role's name each time that role has done a piece of work, for a progress bar.
+    options
+        Options of the protocol itself, such as `runs=3`.
+
+    Returns
+    -------
+    Result
+        Its `results` have one row for each number; `auc` is the AUC where it is the only one.
 
     >>> import fheval
     >>> hospitals = [([1, 0, 1], [0.9, 0.2, 0.6]), ([0, 0], [0.1, 0.7]), ([1], [0.8])]
@@ -88,139 +118,130 @@ def evaluate(
     """
     if isinstance(parties, (str, bytes, Mapping)):
         raise ConfigError("The parties come as a list, one entry of labels and scores for each. Leave their names out.")
-    if release == "curve":
-        require_allowed(allowed=allow_curves)
-    question = Question(
-        grid=as_grid(default_points(ci) if decision_points is None else decision_points),
-        metrics=tuple(metrics),
-        models=_models(parties),
-        classes=tuple(str(each) for each in classes),
-        replicates=0 if ci is None else replicates,
-        by_cluster=by_cluster,
-        targets=target_range,
-        group_column=group_column,
-        curve=release == "curve",
-        confidence=ci,
-    )
-    require_batch_protocol(question, protocol)
-    if len(parties) < minimum_cohort:
+    if study is None:
+        if release == "curve" and not allow_curves:
+            raise ConfigError(
+                "The round asks for the counts of a curve, and curves are not allowed. "
+                "Ask for metrics, or let all parties allow curves."
+            )
+        study = Study.of(
+            metrics=tuple(metrics),
+            models=models_of(parties),
+            classes=tuple(str(each) for each in classes),
+            group_column=group_column,
+            minimum_group=minimum_group,
+            interval=ci,
+            replicates=replicates,
+            by_cluster=by_cluster,
+            target_range=target_range,
+            release="ratios" if release == "ratio" else release,
+            protocol=protocol,
+            decision_points=decision_points,
+            precision=precision,
+            minimum_cohort=minimum_cohort,
+            max_samples=max_samples,
+            **options,
+        )
+    return evaluate_study(study, parties, engine=engine, on_work=on_work)
+
+
+def evaluate_study(
+    study: Study,
+    parties: Sequence[PartyData],
+    *,
+    engine: str | Engine | None = None,
+    on_work: Callable[[str], None] | None = None,
+) -> Result:
+    """One round of a study over these parties' data."""
+    if len(parties) < study.minimum_cohort:
         raise CohortTooSmall(
-            f"There are {len(parties)} parties and the minimum cohort is {minimum_cohort}: a result would say too "
-            "much about each. Add parties, or lower the minimum cohort if all of them agree."
+            f"There are {len(parties)} parties and the minimum cohort is {study.minimum_cohort}: a result would say "
+            "too much about each. Add parties, or lower the minimum cohort if all of them agree."
         )
-    post = InProcess(on_work)
-    rng = SystemRandomness()
+    watch, rng = Watch(on_work), SystemRandomness()
     names = tuple(f"party-{number}" for number in range(1, len(parties) + 1))
-    sources = dict(zip(names, parties, strict=True))
+    data = dict(zip(names, parties, strict=True))
     leader = names[integer_below(rng, len(names))]
-    suppressed: Mapping[str, str] = {}
-    if group_column is not None:
-        rule = Rule(minimum_size=minimum_group, minimum_parties=minimum_cohort)
-        question, suppressed = _with_groups(question, sources, leader, rule, rng, post)
-    terms = CommonTerms(
-        protocol=protocol,
-        parties=names,
-        leader=leader,
-        minimum_cohort=minimum_cohort,
-        max_samples=max_samples,
-        splits=splits,
-        runs=runs,
-        packing=packing,
-    )
-    if question.curve:
-        return release_curves(question, suppressed, sources, terms, rng, post, allowed=allow_curves)
     chosen = engine if isinstance(engine, Engine) else load_engine(engine)
-    released = default_precision(protocol) if precision is None else _width(precision)
-    with post.working("counting"):
-        contributions = _counted(question, sources, max_samples, rng)
-    round_ = terms.round(
-        rng, engine=chosen.name, forms=question.forms(max_samples), precision=released, question=question.to_bytes()
-    )
-    outcome = _named(question, lambda: run_round(chosen, round_, contributions, rng, post))
-    rows = result_rows(question, outcome.ratios, released) + suppressed_rows(question, suppressed)
-    return round_result(question, round_, outcome, post, rows)
+    decision = _decided_groups(study, data, leader, rng, watch)
+    call = study.call(rng, engine=chosen.name, parties=names, leader=leader, groups=decision.published)
+    round_ = study.round(call)
+    protocol = PROTOCOLS[study.protocol]
+    protocol.of_round(round_).parameter_sets(round_)  # refuses what does not fit, before anybody counts
+    contributions = _counted(study, decision.published, data, rng, watch)
+    try:
+        verdict = play(protocol, chosen, round_, contributions, rng, watch)
+    except UndefinedMetric as error:
+        raise _named(study, error) from error
+    rows = result_rows(study, decision.published, verdict) + suppressed_rows(study, decision.suppressed)
+    return _result(study, round_, verdict, watch, rows)
 
 
-def default_points(ci: float | None) -> int:
-    """How many decision points a round has unless told otherwise."""
-    return DEFAULT_DECISION_POINTS if ci is None else RESAMPLED_DECISION_POINTS
-
-
-def _models(parties: Sequence[PartyData]) -> tuple[str, ...]:
-    """The models of the first party that names any; every party must have them all."""
-    for data in parties:
-        if has_rows(data):
-            for table in tables_of(data, "The data"):
-                return tuple(table.scores)
-    return (UNNAMED,)
-
-
-def _is_plain_auc(question: Question, parties: Sequence[PartyData]) -> bool:
-    """Whether counts say everything that is asked for."""
-    asked = question == Question(grid=question.grid)
-    return asked and not any(map(has_rows, parties))
-
-
-def require_batch_protocol(question: Question, protocol: str) -> None:
-    """Refuse to ask a protocol that computes one AUC for more."""
-    if protocol not in BATCH_PROTOCOLS and not question.is_one_auc:
-        raise ConfigError(
-            f"{protocol} computes one AUC a round. Use {' or '.join(BATCH_PROTOCOLS)} for other metrics, models, "
-            "classes, groups and intervals."
-        )
-
-
-def _with_groups(
-    question: Question, parties: Mapping[str, PartyData], leader: str, rule: Rule, rng: Randomness, post: InProcess
-) -> tuple[Question, Mapping[str, str]]:
-    """The question over the groups that may be published, and why others may not."""
-    with post.working("counting"):
+def _decided_groups(
+    study: Study, parties: Mapping[str, PartyData], leader: str, rng: Randomness, watch: Watch
+) -> Decision:
+    """The groups that may be published, and why others may not."""
+    if study.group_column is None:
+        return Decision((), {})
+    with watch.working("counting"):
         sizes = {
-            name: group_sizes(tables_of(data, name), by_cluster=question.by_cluster) for name, data in parties.items()
+            name: group_sizes(tables_of(data, name), by_cluster=study.by_cluster) for name, data in parties.items()
         }
-    decision = declaration.run(new_round_id(rng), new_seed(rng), leader, sizes, rule, rng, post)
-    return msgspec.structs.replace(question, groups=decision.published), decision.suppressed
+    return declare_groups(new_round_id(rng), new_seed(rng), leader, sizes, study.group_rule, rng, watch)
 
 
-def _width(precision: float | Literal["exact"]) -> float | None:
-    return None if precision == "exact" else float(precision)
-
-
-def _counted(question: Question, parties: Mapping[str, PartyData], max_samples: int, rng: Randomness) -> Contributions:
+def _counted(
+    study: Study, groups: Sequence[str], parties: Mapping[str, PartyData], rng: Randomness, watch: Watch
+) -> dict[str, Sequence[Contribution]]:
     """What each party brings to the round."""
-    contributions: dict[str, Sequence[Contribution]] = {}
-    samples = 0
+    contributions, rows = {}, 0
     for name, data in parties.items():
-        if isinstance(data, Counts) or _is_plain_auc(question, [data]):
-            counts = _auc_counts(data, question, name)
-            samples += counts.samples
-            contributions[name] = [auc_contribution(counts)]
-        else:
-            tally = tally_party(question, tables_of(data, name), derive(new_seed(rng), "bootstrap", name))
-            samples += tally.rows
-            contributions[name] = tally.contributions()
-    require_samples(samples, max_samples)
+        with watch.working("counting"):
+            share = count_share(study, groups, data, name, rng)
+        contributions[name] = share.contributions
+        rows += share.rows
+    if rows > study.max_samples:
+        raise ConfigError(
+            f"The parties hold {rows} samples and the round's public bound is {study.max_samples}. Raise max_samples."
+        )
     return contributions
 
 
-def _auc_counts(data: PartyData, question: Question, name: str) -> Counts:
-    grid = question.grid
-    if isinstance(data, tuple):
-        labels, scores = data
-        return Counts.from_scores(labels, scores, grid, source=name)
-    if not isinstance(data, Counts) or question != Question(grid=grid):
-        raise ConfigError(f"The counts of {name} carry an AUC and nothing else. Give its labels and scores.")
-    if data.grid != grid:
-        raise ConfigError(f"The counts of {name} are on another grid than the round's. Count again on one grid.")
-    return data
-
-
-def _named(question: Question, play: Callable[[], Outcome]) -> Outcome:
+def _named(study: Study, error: UndefinedMetric) -> UndefinedMetric:
     """Say which metrics are undefined, where all of them are."""
-    try:
-        return play()
-    except UndefinedMetric as error:
-        if question.metrics == ("auc",):
-            raise
-        reasons = "; ".join(f"{spec} is undefined: {spec.metric.undefined}" for spec in question.specs)
-        raise UndefinedMetric(f"{reasons}. Add data, or ask for other metrics.") from error
+    if study.metrics == ("auc",):
+        return error
+    reasons = "; ".join(f"{spec} is undefined: {spec.metric.undefined}" for spec in study.specs)
+    return UndefinedMetric(f"{reasons}. Add data, or ask for other metrics.")
+
+
+def _result(study: Study, round_: Round, verdict: Verdict, watch: Watch, rows: Sequence[Any]) -> Result:
+    """Put together what came out and what it cost."""
+    seconds, sizes = watch.seconds, watch.sizes
+    parties = len(verdict.roster)
+    uploads = sizes["party_upload"]
+    curve = study.release == "curve"
+    return Result(
+        protocol=round_.protocol,
+        engine=NO_ENGINE if curve else round_.engine,
+        parties=parties,
+        decision_points=len(study.grid),
+        results=tuple(rows),
+        precision=EXACT if round_.precision is None or curve else round_.precision,
+        confidence=study.interval,
+        verified=verdict.verified,
+        soundness_bits=verdict.soundness_bits,
+        hiding_bits=verdict.hiding_bits,
+        seconds={
+            "party": (seconds["counting"] + seconds["party"]) / parties,
+            "leader": seconds["leader"],
+            "aggregator": seconds["aggregator"],
+            "decrypt": seconds["decrypt"],
+        },
+        bytes={
+            "party_upload": round(sum(uploads) / len(uploads)),
+            "leader_upload": sum(sizes["leader_upload"]),
+            "result": sum(sizes["result"]),
+        },
+        curves=tuple(read_curves(study, round_.groups, verdict.counts)) if curve else (),
+    )

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from flwr.serverapp import Grid
 
-from fheval.aggregator.conductor import Exchange
+from fheval.aggregator.round_in_play import Exchange
 from fheval.errors import RemoteProtocolError
 from fheval.flower.exchange import FlowerPost, connected, online
 from fheval.flower.state import Registry
 from fheval.party.context import read_reply
-from fheval.party.messages import Hello, Stage, request
+from fheval.party.messages import Hello, request
+from fheval.protocols.base import Stage
 from fheval.secrets import SystemRandomness
 
 _CHALLENGE_BYTES = 32

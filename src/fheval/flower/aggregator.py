@@ -19,16 +19,17 @@ from fheval.flower.exchange import FlowerPost
 from fheval.flower.orders import (
     Failure,
     Order,
-    Outcome,
+    OrderEnd,
     Summary,
     TriedRound,
     keep_keys,
     kept_keys,
     read_order,
-    write_outcome,
+    write_end,
 )
 from fheval.flower.state import STATE_VARIABLE, State
 from fheval.secrets import SystemRandomness
+from fheval.study import Study
 from fheval.version import __version__
 
 app = ServerApp()
@@ -45,9 +46,9 @@ def main(grid: Grid, context: Context) -> None:
     try:
         summary = carry_out(grid, state, order)
     except FhevalError as error:
-        write_outcome(state, name, Outcome(failure=Failure.of(error)))
+        write_end(state, name, OrderEnd(failure=Failure.of(error)))
         raise
-    write_outcome(state, name, Outcome(summary=summary))
+    write_end(state, name, OrderEnd(summary=summary))
 
 
 def carry_out(grid: Grid, state: State, order: Order) -> Summary:
@@ -56,11 +57,12 @@ def carry_out(grid: Grid, state: State, order: Order) -> Summary:
     policy = load_aggregator_kit(Path(order.kit), now=datetime.now(timezone.utc)).policy
     nodes = addresses(grid, state.read_registry(), order.members, patience=order.patience, timeout=order.timeout)
     engine = load_engine(order.engine)
-    plan = order.plan(tuple(sorted(nodes)), engine.name)
+    study = Study.from_bytes(order.study)
     post = FlowerPost(grid, nodes, order.timeout)
-    report = drive(conduct(plan, policy, engine, SystemRandomness(), keys=kept_keys(state, policy=policy.hash())), post)
+    keys = kept_keys(state, policy=policy.hash())
+    report = drive(conduct(study, sorted(nodes), policy, engine, SystemRandomness(), keys=keys), post)
     keep_keys(state, report.keys, policy=policy.hash())
-    return summarise(order, report, post, decision_points=len(plan.question.grid), seconds=time.monotonic() - start)
+    return summarise(order, report, post, decision_points=len(study.grid), seconds=time.monotonic() - start)
 
 
 def summarise(order: Order, report: Report, post: FlowerPost, *, decision_points: int, seconds: float) -> Summary:

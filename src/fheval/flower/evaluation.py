@@ -21,11 +21,11 @@ from fheval.flower.control import Control
 from fheval.flower.orders import (
     Failure,
     Order,
-    Outcome,
+    OrderEnd,
     Summary,
     clear_order,
     place_order,
-    read_outcome,
+    read_end,
 )
 from fheval.flower.processes import interrupted_by_sigterm
 from fheval.flower.state import State
@@ -58,13 +58,13 @@ def evaluate(state: State, order: Order) -> Summary:
     with interrupted_by_sigterm():
         place_order(state, name, order)
         try:
-            outcome = _run(state, name, control, running.pid, order)
+            end = _run(state, name, control, running.pid, order)
         finally:
             clear_order(state, name)
-    return _good(outcome)
+    return _summary(end)
 
 
-def _run(state: State, name: str, control: Control, aggregator: int, order: Order) -> Outcome:
+def _run(state: State, name: str, control: Control, aggregator: int, order: Order) -> OrderEnd:
     run = control.start(APP, {"order": name})
     try:
         return _wait(state, name, control, run, aggregator, order)
@@ -74,25 +74,25 @@ def _run(state: State, name: str, control: Control, aggregator: int, order: Orde
         raise
 
 
-def _wait(state: State, name: str, control: Control, run: int, aggregator: int, order: Order) -> Outcome:
+def _wait(state: State, name: str, control: Control, run: int, aggregator: int, order: Order) -> OrderEnd:
     deadline = time.monotonic() + order.patience + DEFAULT_ATTEMPTS * _EXCHANGES * order.timeout + _SLACK
     ask_again = time.monotonic() + _ASK_EVERY
-    while (outcome := read_outcome(state, name)) is None:
+    while (end := read_end(state, name)) is None:
         if not _runs(aggregator):
             raise TransportError("The aggregator was stopped during the round. Start it and try again.")
         if time.monotonic() > deadline:
             raise TransportError(f"Run {run} did not end in time and was stopped. The aggregator's output says why.")
         if time.monotonic() > ask_again:
             ask_again = time.monotonic() + _ASK_EVERY
-            if control.status(run).ended and read_outcome(state, name) is None:
+            if control.status(run).ended and read_end(state, name) is None:
                 raise TransportError(f"Run {run} failed before its round began. The aggregator's output says why.")
         time.sleep(_LOOK_EVERY)
     while not (status := control.status(run)).ended:
         if time.monotonic() > deadline:
             raise TransportError(f"Run {run} did not end after its round and was stopped.")
-    if outcome.summary is not None and not status.well:
+    if end.summary is not None and not status.well:
         raise TransportError(f"Run {run} ended as {status.text!r} after its round. The aggregator's output says why.")
-    return outcome
+    return end
 
 
 def _runs(pid: int) -> bool:
@@ -105,8 +105,8 @@ def _runs(pid: int) -> bool:
     return True
 
 
-def _good(outcome: Outcome) -> Summary:
-    if outcome.summary is None:
-        failure = outcome.failure or Failure(kind="", message="The round ended without an outcome. Try again.")
+def _summary(end: OrderEnd) -> Summary:
+    if end.summary is None:
+        failure = end.failure or Failure(kind="", message="The round ended without an outcome. Try again.")
         raise _KINDS.get(failure.kind, TransportError)(failure.message)
-    return outcome.summary
+    return end.summary

@@ -10,7 +10,7 @@ from itertools import islice
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from fheval.aggregator.conductor import Exchange
+from fheval.aggregator.round_in_play import Exchange
 from fheval.errors import RemoteProtocolError
 from fheval.flower.records import MESSAGE_TYPE, pack, unpack
 

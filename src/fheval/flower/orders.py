@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import msgspec
 
-from fheval.aggregator.conductor import EpochKeys, Plan
+from fheval.aggregator.round_in_play import EpochKeys
 from fheval.consortium.files import replace_public
 from fheval.engines import Parameters
 from fheval.errors import FhevalError, LocalProtocolError
 from fheval.flower.state import State
-from fheval.metrics.question import Question
 from fheval.party.messages import Epoch
 from fheval.protocols.round import PublicSetup
 
@@ -25,32 +24,10 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
     kit: str
     members: tuple[str, ...]
-    protocol: str
+    study: bytes
     engine: str | None
-    question: bytes
-    precision: float | None
-    minimum_cohort: int
-    max_samples: int
-    splits: int
-    runs: int
-    packing: str
     timeout: float
     patience: float
-
-    def plan(self, members: tuple[str, ...], engine: str) -> Plan:
-        """What is asked, of those members that are there, with the engine that was loaded."""
-        return Plan(
-            members=members,
-            protocol=self.protocol,
-            engine=engine,
-            question=Question.from_bytes(self.question),
-            precision=self.precision,
-            minimum_cohort=self.minimum_cohort,
-            max_samples=self.max_samples,
-            splits=self.splits,
-            runs=self.runs,
-            packing=self.packing,
-        )
 
 
 class TriedRound(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +69,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
         return cls(kind=type(error).__name__, message=str(error))
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class OrderEnd(msgspec.Struct, frozen=True, kw_only=True):
     """How an order ended: one of the two."""
 
     summary: Summary | None = None
@@ -123,18 +100,18 @@ def read_order(state: State, name: str) -> Order:
     return msgspec.json.decode(state.request(name).read_bytes(), type=Order)
 
 
-def write_outcome(state: State, name: str, outcome: Outcome) -> None:
+def write_end(state: State, name: str, end: OrderEnd) -> None:
     """As the ServerApp: say how it went."""
-    replace_public(state.outcome(name), msgspec.json.encode(outcome))
+    replace_public(state.outcome(name), msgspec.json.encode(end))
 
 
-def read_outcome(state: State, name: str) -> Outcome | None:
+def read_end(state: State, name: str) -> OrderEnd | None:
     """As `evaluate`: how it went; None as long as nobody has said."""
     try:
         data = state.outcome(name).read_bytes()
     except FileNotFoundError:
         return None
-    return msgspec.json.decode(data, type=Outcome)
+    return msgspec.json.decode(data, type=OrderEnd)
 
 
 def clear_order(state: State, name: str) -> None:

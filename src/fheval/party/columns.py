@@ -1,4 +1,4 @@
-"""What of its file a vault answers about, as its operator decided: a question's words for it, and the file's own."""
+"""What of its file a vault answers about, as its operator decided: a study's names for it, and the file's own."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import msgspec
 
 from fheval.counting import UNNAMED, TableColumns
 from fheval.errors import ConfigError, RemoteProtocolError
-from fheval.metrics.question import Question
 from fheval.protocols.round import AGGREGATOR
+from fheval.study import Study
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,8 +18,8 @@ class AllowedColumns:
     """The models, classes and clusters that a vault lets rounds ask about.
 
     `models` has the column of each model's scores, and `classes` what each class is called in the file, both by the
-    name that questions use. Without models there is one, unnamed, in the column `score`, else `s`; a question that
-    names no model is about the only one there is. `label` and `cluster` are columns of the file that no question names.
+    name that studies use. Without models there is one, unnamed, in the column `score`, else `s`; a study that
+    names no model is about the only one there is. `label` and `cluster` are columns of the file that no study names.
     """
 
     label: str | None = None
@@ -54,17 +54,17 @@ class AllowedColumns:
         """All columns that may ever be asked for."""
         return self._columns(self.models.values(), self.classes.values(), clusters=self.cluster is not None)
 
-    def own_words(self, question: Question) -> Question:
-        """The same question as this file would put it; one that names what is not allowed is refused.
+    def translate(self, study: Study) -> Study:
+        """The same study in this file's names; one that names what is not allowed is refused.
 
         It has the same forms in the same order, for these do not depend on names.
         """
-        if question.by_cluster and self.cluster is None:
-            raise _refused("The question is about clusters, and this vault has no --cluster-column")
-        return msgspec.structs.replace(question, models=self._own_models(question), classes=self._own_classes(question))
+        if study.by_cluster and self.cluster is None:
+            raise _refused("The study is about clusters, and this vault has no --cluster-column")
+        return msgspec.structs.replace(study, models=self._own_models(study), classes=self._own_classes(study))
 
-    def of(self, own: Question) -> TableColumns:
-        """The columns that a question in the file's own words takes."""
+    def of(self, own: Study) -> TableColumns:
+        """The columns that a study in the file's names takes."""
         models = () if own.models == (UNNAMED,) else own.models
         return self._columns(models, own.classes, clusters=own.by_cluster)
 
@@ -76,26 +76,26 @@ class AllowedColumns:
             cluster=self.cluster if clusters else None,
         )
 
-    def _own_models(self, question: Question) -> tuple[str, ...]:
-        if question.models == (UNNAMED,):
+    def _own_models(self, study: Study) -> tuple[str, ...]:
+        if study.models == (UNNAMED,):
             if len(self.models) > 1:
-                raise _refused(f"The question names no model, and this vault has {_listed(self.models)}")
-            return tuple(self.models.values()) or question.models
-        return _translated("model", question.models, self.models, "--score-column")
+                raise _refused(f"The study names no model, and this vault has {_listed(self.models)}")
+            return tuple(self.models.values()) or study.models
+        return _translated("model", study.models, self.models, "--score-column")
 
-    def _own_classes(self, question: Question) -> tuple[str, ...]:
+    def _own_classes(self, study: Study) -> tuple[str, ...]:
         # Asked about some of the classes, a vault would show by refusing whether it has rows of the others.
-        missing = [name for name in self.classes if name not in question.classes]
+        missing = [name for name in self.classes if name not in study.classes]
         if missing:
-            raise _refused(f"The question leaves out of this vault's classes: {_listed(missing)}")
-        return _translated("class", question.classes, self.classes, "--class")
+            raise _refused(f"The study leaves out of this vault's classes: {_listed(missing)}")
+        return _translated("class", study.classes, self.classes, "--class")
 
 
 def _translated(noun: str, asked: Iterable[str], allowed: Mapping[str, str], option: str) -> tuple[str, ...]:
     for name in asked:
         if name not in allowed:
             there = _listed(allowed) if allowed else "none"
-            raise _refused(f"The question names the {noun} {name!r}, and with {option} this vault allows {there}")
+            raise _refused(f"The study names the {noun} {name!r}, and with {option} this vault allows {there}")
     return tuple(allowed[name] for name in asked)
 
 

@@ -1,4 +1,4 @@
-"""What the messages of one round are bound to, and with it: signing replies, checking replies and claims."""
+"""What the messages of one round are bound to, and with it: signing replies, checking replies and proofs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from hashlib import sha256
 from fheval import wire
 from fheval.consortium import Identity, MemberRecord, Roster, sign, verify
 from fheval.errors import RemoteProtocolError
-from fheval.party.messages import REFUSAL, Claim, Epoch, Reply, Stage, binding
+from fheval.party.messages import REFUSAL, Epoch, Proof, Reply, binding
+from fheval.protocols import PROTOCOLS, Protocol
+from fheval.protocols.base import Stage
 from fheval.protocols.round import AGGREGATOR, Round
 from fheval.wire import Message
 
@@ -34,6 +36,11 @@ class RoundContext:
             roster_hash=roster.hash(),
             members={record.name: record for record in roster.members},
         )
+
+    @property
+    def protocol(self) -> Protocol:
+        """What plays the round."""
+        return PROTOCOLS[self.round.protocol].of_round(self.round)
 
     def reply(self, identity: Identity, stage: Stage, body: Message) -> bytes:
         """Member: sign the content of a stage."""
@@ -61,21 +68,33 @@ class RoundContext:
         self._check(sender, stage, sha256(reply.body).digest(), reply.signature)
         return reply
 
-    def claim(self, reply: Reply) -> Claim:
-        """Aggregator: what it shows to others of an upload."""
-        return Claim(party=reply.sender, digest=sha256(reply.body).digest(), signature=reply.signature)
+    @staticmethod
+    def proof(reply: Reply) -> Proof:
+        """Aggregator: what it shows to others of a reply."""
+        return Proof(party=reply.sender, digest=sha256(reply.body).digest(), signature=reply.signature)
 
-    def check_claims(self, claims: Sequence[Claim]) -> tuple[str, ...]:
+    def check_uploads(self, proofs: Sequence[Proof]) -> tuple[str, ...]:
         """Vault: the parties whose uploads arrived, each of which must have signed its own for this round."""
-        names = tuple(claim.party for claim in claims)
+        names = tuple(proof.party for proof in proofs)
         self.round.require_cohort(names)
-        for claim in claims:
-            if len(claim.digest) != sha256().digest_size:
+        for proof in proofs:
+            if len(proof.digest) != sha256().digest_size:
                 raise RemoteProtocolError(
-                    "A claimed upload has no digest. The round was aborted.", step="claims", culprit=AGGREGATOR
+                    "A claimed upload has no digest. The round was aborted.", step="proofs", culprit=AGGREGATOR
                 )
-            self._check(claim.party, Stage.SUBMIT, claim.digest, claim.signature)
+            self._check(proof.party, Stage.SUBMIT, proof.digest, proof.signature)
         return names
+
+    def check_leaders(self, body: bytes, proofs: Sequence[Proof]) -> None:
+        """Vault: this must be what the leader answered with the result."""
+        leader = self.round.leader
+        if [proof.party for proof in proofs] != [leader]:
+            raise RemoteProtocolError(
+                "What the leader found came without its signature. The round was aborted.",
+                step=Stage.BROADCAST.value,
+                culprit=AGGREGATOR,
+            )
+        self._check(leader, Stage.RESULT, sha256(body).digest(), proofs[0].signature)
 
     def _check(self, sender: str, stage: Stage, digest: bytes, signature: bytes) -> None:
         if sender not in self.members:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from hashlib import sha256
 from hmac import compare_digest
 from threading import Lock
-from typing import cast
+from typing import Any
 
 from fheval import wire
 from fheval.consortium import Kit, sign
 from fheval.engines import Engine
-from fheval.errors import CohortTooSmall, ConfigError, FhevalError, RemoteProtocolError
+from fheval.errors import CohortTooSmall, ConfigError, EngineError, FhevalError, RemoteProtocolError
 from fheval.party.context import RoundContext
 from fheval.party.data_set import DataSet
 from fheval.party.ledger import Ledger
@@ -29,21 +29,19 @@ from fheval.party.messages import (
     Epoch,
     Greeting,
     Hello,
-    Pads,
+    Opening,
+    Relay,
     Reply,
     Request,
-    Result,
     SetUp,
-    Stage,
-    StageRequest,
     Submit,
 )
-from fheval.party.stages import advance, part_of, state_after
-from fheval.party.steps import Answer, Steps
+from fheval.party.steps import Answered, Steps
 from fheval.party.terms import check_round
-from fheval.party.verdict import Ending
-from fheval.protocols.round import AGGREGATOR, Round
+from fheval.protocols.base import Stage
+from fheval.protocols.round import AGGREGATOR, Ending, Round
 from fheval.secrets import Randomness, SystemRandomness
+from fheval.study import Study
 
 REQUEST_LIMIT = wire.DEFAULT_LIMIT
 CHALLENGE_BYTES = range(16, 65)
@@ -107,11 +105,11 @@ class VaultCore:
 
     def _answer(self, data: bytes) -> bytes:
         asked = wire.decode(data, Request, sender=AGGREGATOR, limit=REQUEST_LIMIT)
-        content = wire.decode(asked.body, REQUESTS[asked.stage], sender=AGGREGATOR, limit=REQUEST_LIMIT)
-        message = cast("Hello | StageRequest", content)
-        if isinstance(message, Hello):
+        expected = REQUESTS.get(asked.stage, Relay)
+        message: Any = wire.decode(asked.body, expected, sender=AGGREGATOR, limit=REQUEST_LIMIT)
+        if expected is Hello:
             return self._greeting(message)
-        round_id = message.round.id if isinstance(message.round, Round) else message.round
+        round_id = message.round if expected is Relay else message.opening.call.id
         record = self._ledger.round(round_id)
         request = sha256(data).digest()
         if record is None:
@@ -129,47 +127,56 @@ class VaultCore:
     def _same_answer(self, record: RoundRecord, stage: Stage, request: bytes) -> bytes:
         if not compare_digest(record.answered[stage], request):
             raise RemoteProtocolError(
-                f"Stage {stage.value!r} of round {record.round.id} was answered before, for another request. "
+                f"Stage {stage.value!r} of round {record.opening.call.id} was answered before, for another request. "
                 "The round was aborted.",
                 step=stage.value,
                 culprit=AGGREGATOR,
             )
-        reply = self._ledger.reply(record.round.id, stage)
+        reply = self._ledger.reply(record.opening.call.id, stage)
         if reply is None:
-            raise ConfigError(f"The answer for stage {stage.value!r} of round {record.round.id} is no longer kept.")
-        _log.info("Round %s, stage %s: the same answer again.", record.round.id, stage.value)
+            raise ConfigError(
+                f"The answer for stage {stage.value!r} of round {record.opening.call.id} is no longer kept."
+            )
+        _log.info("Round %s, stage %s: the same answer again.", record.opening.call.id, stage.value)
         return reply
 
     def _first_answer(
         self,
         record: RoundRecord | None,
         stage: Stage,
-        message: StageRequest,
+        message: SetUp | Submit | Relay,
         request: bytes,
     ) -> bytes:
         now = self._clock()
-        round_, epoch = _described(record, message)
-        steps = self._steps
-        context = RoundContext.of(round_, epoch, check_round(steps.kit, round_, self._data.columns, now=now))
-        part = part_of(round_, self.name)
-        advance(part, state_after(part, record.answered if record else ()), stage)
-        answer = _step(steps, record, context, message, now)
+        opening, epoch = _described(record, message)
+        steps, study = self._steps, Study.from_bytes(opening.study)
+        round_ = _called(study, opening)
+        roster = check_round(steps.kit, study, round_, self._data.columns, now=now)
+        context = RoundContext.of(round_, epoch, roster)
+        _require_next(context, self.name, record.answered if record else {}, stage)
+        if stage is Stage.SETUP:
+            answered = steps.set_up(context, now=now)
+        elif isinstance(message, Submit):
+            answered = steps.submit(context, study, message, now=now)
+        elif isinstance(message, Relay) and record is not None:
+            answered = steps.relay(context, stage, message, record, now=now)
+        answer = answered.answer
         reply = context.reply(steps.kit.identity, stage, answer.body)
         self._ledger.record(
             Entry(
-                round=round_,
+                opening=opening,
                 epoch=epoch,
                 stage=stage,
                 request=request,
                 reply=reply,
-                keys=answer.keys,
+                keys=answered.keys,
                 roster=answer.roster,
-                use=answer.use,
+                use=answered.use,
                 verdict=answer.verdict,
             ),
             at=now,
         )
-        _log.info("Round %s, stage %s: answered%s.", round_.id, stage.value, _ended(answer))
+        _log.info("Round %s, stage %s: answered%s.", round_.id, stage.value, _ended(answered))
         if answer.complaint is not None:
             _log.warning("Round %s: the result was not accepted. %s", round_.id, answer.complaint)
         return reply
@@ -204,58 +211,67 @@ class VaultCore:
 def _require_going(record: RoundRecord) -> None:
     if record.aborted:
         raise RemoteProtocolError(
-            f"Round {record.round.id} was aborted before. Start a new round.", step="round", culprit=AGGREGATOR
+            f"Round {record.opening.call.id} was aborted before. Start a new round.", step="round", culprit=AGGREGATOR
         )
 
 
-def _described(record: RoundRecord | None, message: StageRequest) -> tuple[Round, Epoch]:
+def _described(record: RoundRecord | None, message: SetUp | Submit | Relay) -> tuple[Opening, Epoch]:
     """The round and epoch that a request is about; what was said of them before must still hold."""
     if isinstance(message, SetUp):
-        told = message.round, Epoch(id=message.round.id, leader=message.round.leader)
+        call = message.opening.call
+        told = message.opening, Epoch(id=call.id, leader=call.leader)
     elif isinstance(message, Submit):
-        told = message.round, message.epoch
+        told = message.opening, message.epoch
     elif record is None:
         raise RemoteProtocolError(
             "The request is about a round that this vault has no part in.", step="round", culprit=AGGREGATOR
         )
     else:
-        return record.round, record.epoch
-    if record is not None and told != (record.round, record.epoch):
+        return record.opening, record.epoch
+    if record is not None and told != (record.opening, record.epoch):
         raise RemoteProtocolError(
-            f"Round {record.round.id} was described otherwise before. The round was aborted.",
+            f"Round {record.opening.call.id} was described otherwise before. The round was aborted.",
             step="round",
             culprit=AGGREGATOR,
         )
     return told
 
 
-def _step(
-    steps: Steps,
-    record: RoundRecord | None,
-    context: RoundContext,
-    message: StageRequest,
-    now: datetime,
-) -> Answer:
-    if isinstance(message, SetUp):
-        return steps.set_up(context, now=now)
-    if isinstance(message, Submit):
-        return steps.submit(context, message, now=now)
-    if isinstance(message, Pads):
-        return steps.pads(context, message, now=now)
-    if isinstance(message, Result):
-        return steps.result(context, message, record.roster if record else None, now=now)
-    return steps.broadcast(context, message, now=now)
+def _called(study: Study, opening: Opening) -> Round:
+    try:
+        return study.round(opening.call)
+    except (ConfigError, EngineError) as error:
+        raise RemoteProtocolError(str(error), step="round", culprit=AGGREGATOR) from error
 
 
-def _ended(answer: Answer) -> str:
-    if answer.verdict is None:
+def _require_next(context: RoundContext, me: str, answered: Iterable[Stage], stage: Stage) -> None:
+    """Refuse a stage that does not follow those that were answered; keys are made first, if at all, by the leader."""
+    done = [each for each in answered if each is not Stage.SETUP]
+    if stage is Stage.SETUP:
+        allowed = me == context.round.leader and not done
+    else:
+        allowed = context.protocol.stages_of(context.round, me)[len(done) : len(done) + 1] == (stage,)
+    if not allowed:
+        part = "leader" if me == context.round.leader else "party"
+        after = done[-1].value if done else "nothing"
+        raise RemoteProtocolError(
+            f"Stage {stage.value!r} does not follow {after!r} for the {part} of a round of {context.round.protocol}. "
+            "The round was aborted.",
+            step=stage.value,
+            culprit=AGGREGATOR,
+        )
+
+
+def _ended(answered: Answered) -> str:
+    verdict = answered.answer.verdict
+    if verdict is None:
         return ""
     return {
-        Ending.RELEASED: "; a result was released" + (", and checked" if answer.verdict.checked else ""),
+        Ending.RELEASED: "; a result was released" + (", and checked" if verdict.checked else ""),
         Ending.UNDEFINED: "; the metric is undefined",
         Ending.REFUSED: "; the aggregator's answer was refused",
         Ending.REFUSED_BY_CHECK: "; the leader's word did not stand up to this vault's own check",
-    }[answer.verdict.ending]
+    }[verdict.ending]
 
 
 def reason_of(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""A party's data as a vault uses it: one file, counted for a question when a round asks, and recognised by its content.
+"""A party's data as a vault uses it: one file, counted for a study when a round asks, and recognised by its content.
 
 The file is read in chunks, so that its size does not matter, and read again only when it has changed.
 """
@@ -6,20 +6,18 @@ The file is read in chunks, so that its size does not matter, and read again onl
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from fheval.counting import TableFile, count_file
+from fheval.counting import TableFile
 from fheval.errors import InputError
-from fheval.metrics.forms import Contribution, auc_contribution
-from fheval.metrics.party import tally_party
-from fheval.metrics.question import Question
+from fheval.evaluation.tally import Share, count_share
 from fheval.party.columns import AllowedColumns
-from fheval.secrets import Randomness, derive, new_seed
+from fheval.secrets import Randomness
+from fheval.study import Study
 
-# Most consortia ask the same few questions again and again.
+# Most consortia run the same few studies again and again.
 _KEPT_COUNTS = 8
 
 _PIECE = 1 << 20
@@ -30,11 +28,10 @@ _Version = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """A party's share of one question, and the data set that it comes from."""
+    """A party's share of one study, and the data set that it comes from."""
 
     data_set: str
-    samples: int = field(repr=False)
-    contributions: Sequence[Contribution] = field(repr=False)
+    share: Share = field(repr=False)
 
 
 class DataSet:
@@ -45,7 +42,7 @@ class DataSet:
         self.columns = columns or AllowedColumns()
         self._version: _Version | None = None
         self._fingerprint = ""
-        self._counts: OrderedDict[Question, Counted] = OrderedDict()
+        self._counts: OrderedDict[bytes, Counted] = OrderedDict()
 
     def check(self) -> None:
         """Refuse a file that cannot be read at all, or lacks a column that is allowed, before any round asks."""
@@ -63,31 +60,23 @@ class DataSet:
             self._version = version
         return self._fingerprint
 
-    def count(self, question: Question, rng: Randomness) -> Counted:
-        """Count the file for a question that its columns allow; `rng` draws the weights of resamples."""
-        data_set = self.fingerprint()
-        if question in self._counts:
-            self._counts.move_to_end(question)
-            return self._counts[question]
-        counted = self._counted(question, data_set, rng)
+    def count(self, study: Study, rng: Randomness) -> Counted:
+        """Count the file for a study that its columns allow; `rng` draws the weights of resamples."""
+        data_set, key = self.fingerprint(), study.hash()
+        if key in self._counts:
+            self._counts.move_to_end(key)
+            return self._counts[key]
+        own = self.columns.translate(study)
+        share = count_share(own, (), TableFile(self.path, self.columns.of(own)), str(self.path), rng)
         if self._version is not None:
             self._require_unchanged(self._version)
+        counted = Counted(data_set=data_set, share=share)
         # Resamples are drawn anew for each round: the same ones twice would say more than two.
-        if not question.replicates:
-            self._counts[question] = counted
+        if not study.replicates:
+            self._counts[key] = counted
             if len(self._counts) > _KEPT_COUNTS:
                 self._counts.popitem(last=False)
         return counted
-
-    def _counted(self, question: Question, data_set: str, rng: Randomness) -> Counted:
-        own = self.columns.own_words(question)
-        if own.is_one_auc:
-            (score,) = own.models
-            counts = count_file(self.path, own.grid, label_column=self.columns.label, score_column=score or None)
-            return Counted(data_set=data_set, samples=counts.samples, contributions=[auc_contribution(counts)])
-        weights = derive(new_seed(rng), "bootstrap", data_set)
-        tally = tally_party(own, TableFile(self.path, self.columns.of(own)), weights)
-        return Counted(data_set=data_set, samples=tally.rows, contributions=tally.contributions())
 
     def _look(self) -> _Version:
         try:

@@ -12,22 +12,17 @@ from datetime import datetime
 from hashlib import sha256
 
 import msgspec
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from fheval.consortium import BundleContext, Identity, MemberRecord, bundle_id, open_bundle, seal_bundle
 from fheval.engines import Engine
 from fheval.errors import RemoteProtocolError
 from fheval.party.context import RoundContext
-from fheval.party.messages import Epoch, KeySetUp
-from fheval.party.roles import roles_of
-from fheval.protocols.round import AGGREGATOR, PartySecrets, Round, leader_set_up
+from fheval.party.messages import KeySetUp
+from fheval.protocols.round import AGGREGATOR, PartySecrets, leader_set_up
+from fheval.protocols.sealed import SealBroken, seal, unseal
 from fheval.secrets import Randomness, Secret
 
 _BOX_KEY_BYTES = 32
-
-# A box's key is drawn for that box and used once.
-_NONCE = bytes(12)
 
 
 class _BoxContent(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -58,34 +53,36 @@ class EpochSecrets:
     suits: str
     secrets: PartySecrets
 
-    def require_suited(self, round_: Round, leader: str) -> None:
+    def require_suited(self, context: RoundContext) -> None:
         """Refuse a round that needs other keys."""
-        if self.suits != suitable(round_):
+        if self.suits != suitable(context):
             raise RemoteProtocolError(
                 "The keys of the epoch were made for another engine or other parameters. Start a new round.",
                 step="submit",
-                culprit=leader,
+                culprit=context.epoch.leader,
             )
 
 
-def suitable(round_: Round) -> str:
+def suitable(context: RoundContext) -> str:
     """What keys must have been made for to suit a round: engine and parameter sets, as a digest."""
-    sets = [(each.fingerprint, each.rotations) for each in roles_of(round_).parameter_sets(round_)]
-    return sha256(msgspec.msgpack.encode((round_.engine, sets))).hexdigest()
+    sets = [(each.fingerprint, each.rotations) for each in context.protocol.parameter_sets(context.round)]
+    return sha256(msgspec.msgpack.encode((context.round.engine, sets))).hexdigest()
 
 
 def make_keys(
     engine: Engine, context: RoundContext, identity: Identity, policy_hash: bytes, rng: Randomness, *, now: datetime
 ) -> KeySetUp:
     """Leader: make the keys for a round, and seal them for each of its parties, itself among them."""
-    round_ = context.round
-    secrets, public = leader_set_up(engine, round_, roles_of(round_).parameter_sets(round_), rng)
+    sets = context.protocol.parameter_sets(context.round)
+    secrets, public = leader_set_up(engine, context.round, sets, rng)
     key = Secret(rng.draw(_BOX_KEY_BYTES))
     bound = bundle_context(context, policy_hash)
     bundles = {
         name: seal_bundle(identity, record, key, bound, now=now) for name, record in sorted(context.members.items())
     }
-    return KeySetUp(public=public, box=_boxed(key, context.epoch, secrets, suitable(round_)), bundles=bundles)
+    content = _BoxContent(suitable(context), tuple(each.reveal() for each in secrets.keys), secrets.seed.reveal())
+    box = seal(key, "epoch", context.epoch.id, plain=msgspec.msgpack.encode(content), rng=rng)
+    return KeySetUp(public=public, box=box, bundles=bundles)
 
 
 def open_keys(
@@ -102,9 +99,9 @@ def open_keys(
     bound = bundle_context(context, policy_hash)
     key = open_bundle(identity, sealed.bundle, bound, leader, now=now, seen=seen)
     try:
-        plain = _cipher(key).decrypt(_NONCE, sealed.box, context.epoch.id.encode())
+        plain = unseal(key, "epoch", context.epoch.id, box=sealed.box)
         content = msgspec.msgpack.decode(plain, type=_BoxContent)
-    except (InvalidTag, msgspec.DecodeError, ValueError):
+    except (SealBroken, msgspec.DecodeError, ValueError):
         raise RemoteProtocolError(
             f"The box of keys from {leader.name} was altered. Start a new round with fresh keys.",
             step="bundle",
@@ -128,12 +125,3 @@ def _leader_record(context: RoundContext) -> MemberRecord:
             culprit=AGGREGATOR,
         )
     return context.members[leader]
-
-
-def _boxed(key: Secret[bytes], epoch: Epoch, secrets: PartySecrets, suits: str) -> bytes:
-    content = _BoxContent(suits, tuple(each.reveal() for each in secrets.keys), secrets.seed.reveal())
-    return _cipher(key).encrypt(_NONCE, msgspec.msgpack.encode(content), epoch.id.encode())
-
-
-def _cipher(key: Secret[bytes]) -> ChaCha20Poly1305:
-    return ChaCha20Poly1305(key.reveal())

@@ -84,7 +84,7 @@ class Keyring:
 
     def _kept(self, context: RoundContext) -> PartySecrets:
         opened = self._opened[context.epoch.id]
-        opened.require_suited(context.round, context.epoch.leader)
+        opened.require_suited(context)
         return opened.secrets
 
     @staticmethod

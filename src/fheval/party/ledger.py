@@ -21,9 +21,10 @@ from fheval.errors import ConfigError
 from fheval.party.epoch import EpochBytes
 from fheval.party.ledger_file import hold, is_held, open_for_reading, open_for_writing, transaction
 from fheval.party.ledger_records import Entry, EpochRecord, History, RoundRecord, Use
-from fheval.party.messages import Epoch, Stage
-from fheval.party.verdict import verdict_from_bytes, verdict_to_bytes
-from fheval.protocols.round import Round
+from fheval.party.messages import Epoch, Opening
+from fheval.protocols.base import Stage
+from fheval.protocols.round import verdict_from_bytes, verdict_to_bytes
+from fheval.study import Study
 
 # Retries come within seconds or minutes; the replies of a paper protocol have tens of megabytes.
 KEPT_ROUNDS = 4
@@ -75,12 +76,12 @@ class Ledger:
 
     def record(self, entry: Entry, *, at: datetime) -> None:
         """Write one answer, all of it or nothing; another answer for the same stage is impossible."""
-        round_id, when = entry.round.id, at.isoformat()
+        round_id, when = entry.opening.call.id, at.isoformat()
         with transaction(self._connection):
             self._insert_once(
                 "rounds",
                 id=round_id,
-                description=wire.encode(entry.round),
+                description=wire.encode(entry.opening),
                 epoch=entry.epoch.id,
                 epoch_leader=entry.epoch.leader,
                 at=when,
@@ -98,7 +99,7 @@ class Ledger:
             self._drop_old_bytes()
 
     def _note(self, entry: Entry, when: str) -> None:
-        round_id, epoch = entry.round.id, entry.epoch
+        round_id, epoch = entry.opening.call.id, entry.epoch
         if entry.keys is not None:
             if self.epoch(epoch.id) is None:
                 bundle = entry.keys.id(epoch.leader)
@@ -144,7 +145,7 @@ class Ledger:
         answered = self._rows("SELECT stage, request FROM stages WHERE round = ? ORDER BY number", round_id)
         roster = self._row("SELECT names FROM rosters WHERE round = ?", round_id)
         return RoundRecord(
-            round=_described(row[0]),
+            opening=_described(row[0]),
             epoch=Epoch(id=row[1], leader=row[2]),
             answered={Stage(stage): request for stage, request in answered},
             roster=None if roster is None else msgspec.msgpack.decode(roster[0], type=tuple[str, ...]),
@@ -200,8 +201,11 @@ class Ledger:
         use = self._row("SELECT data_set, releases FROM uses WHERE round = ?", round_id)
         ending = self._row("SELECT verdict, at FROM endings WHERE round = ?", round_id)
         abort = self._row("SELECT reason FROM aborts WHERE round = ?", round_id)
+        opening = _described(description)
+        study = Study.from_bytes(opening.study)
         return History(
-            round=_described(description),
+            study=study,
+            round=study.round(opening.call),
             began=datetime.fromisoformat(at),
             stages=tuple(Stage(stage) for (stage,) in stages),
             use=None if use is None else Use(data_set=use[0], releases=use[1]),
@@ -242,5 +246,5 @@ def _lock_of(path: Path) -> Path:
     return path.with_suffix(".lock")
 
 
-def _described(description: bytes) -> Round:
-    return wire.decode(description, Round, sender="ledger")
+def _described(description: bytes) -> Opening:
+    return wire.decode(description, Opening, sender="ledger")

@@ -6,16 +6,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from fheval.party.epoch import EpochBytes
-from fheval.party.messages import Epoch, Stage
-from fheval.party.verdict import Verdict
-from fheval.protocols.round import Round
+from fheval.party.messages import Epoch, Opening
+from fheval.protocols.base import Stage
+from fheval.protocols.round import Round, Verdict
+from fheval.study import Study
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundRecord:
-    """What the ledger knows of a round that goes on: its description, and the stages answered, in their order."""
+    """What the ledger knows of a round that goes on: what it is about, and the stages answered, in their order."""
 
-    round: Round
+    opening: Opening
     epoch: Epoch
     answered: dict[Stage, bytes]
     roster: tuple[str, ...] | None
@@ -43,7 +44,7 @@ class Use:
 class Entry:
     """Everything that one answer writes."""
 
-    round: Round
+    opening: Opening
     epoch: Epoch
     stage: Stage
     request: bytes = field(repr=False)
@@ -58,6 +59,7 @@ class Entry:
 class History:
     """One round as the operator of the vault sees it."""
 
+    study: Study
     round: Round
     began: datetime
     stages: tuple[Stage, ...]

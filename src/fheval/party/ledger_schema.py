@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-SCHEMA_VERSION = 1
+# 2: a round is described by its study and its call.
+SCHEMA_VERSION = 2
 
 _PERMANENT = {
     "policies": "version INTEGER PRIMARY KEY, hash BLOB NOT NULL, at TEXT NOT NULL",

@@ -7,22 +7,11 @@ the key epoch, the stage, the roster and the content, or `REFUSAL`, which is the
 
 from __future__ import annotations
 
-from enum import Enum
 from hashlib import sha256
 
-from fheval.protocols.round import PublicSetup, Round
+from fheval.protocols.base import Stage
+from fheval.protocols.round import PublicSetup, Round, RoundCall
 from fheval.wire import Blob, Message, encode
-
-
-class Stage(str, Enum):
-    """What a vault can be asked; all but `hello` once for each round."""
-
-    HELLO = "hello"
-    SETUP = "setup"
-    SUBMIT = "submit"
-    PADS = "pads"
-    RESULT = "result"
-    BROADCAST = "broadcast"
 
 
 class Request(Message, frozen=True, kw_only=True):
@@ -39,15 +28,22 @@ class Epoch(Message, frozen=True, kw_only=True):
     leader: str
 
 
-class Claim(Message, frozen=True, kw_only=True):
-    """Aggregator to leader: this party's upload arrived; its digest, and the signature in the party's reply."""
+class Proof(Message, frozen=True, kw_only=True):
+    """That a member has signed, at an earlier stage of the round, content with this digest."""
 
     party: str
     digest: bytes
     signature: bytes
 
 
-# Requests, one type for each stage
+class Opening(Message, frozen=True, kw_only=True):
+    """What a round is about: the study in its canonical form, and the aggregator's call."""
+
+    study: bytes
+    call: RoundCall
+
+
+# Requests
 
 
 class Hello(Message, frozen=True, kw_only=True):
@@ -59,45 +55,28 @@ class Hello(Message, frozen=True, kw_only=True):
 class SetUp(Message, frozen=True, kw_only=True):
     """To the leader: make the keys for this round, and seal them for its parties."""
 
-    round: Round
+    opening: Opening
 
 
 class Submit(Message, frozen=True, kw_only=True):
     """To every party: send your upload. `bundle` is the party's own and `box` everybody's, both from the set-up."""
 
-    round: Round
+    opening: Opening
     epoch: Epoch
     bundle: bytes
     box: Blob
 
 
-class Pads(Message, frozen=True, kw_only=True):
-    """To the leader of a padded round: these uploads arrived, send the sum of their pads."""
+class Relay(Message, frozen=True, kw_only=True):
+    """Any later stage: the protocol's own message, and proofs of what it says about other members.
 
-    round: str
-    claims: tuple[Claim, ...]
-
-
-class Result(Message, frozen=True, kw_only=True):
-    """The aggregator's answer, as the protocol's own message: to the leader of a padded round, or to every party.
-
-    `claims` says whose uploads it covers, where the leader has not been told before: in the paper's protocols.
+    `shown` is for those who asked for it when they submitted: what the leader was given to open.
     """
 
     round: str
-    answer: Blob
-    claims: tuple[Claim, ...] = ()
-
-
-class Broadcast(Message, frozen=True, kw_only=True):
-    """To every party of a padded round: the leader's reply to `result`, as it came.
-
-    `answer` is for those who asked for it when they submitted: what the leader was given to open.
-    """
-
-    round: str
-    verdict: bytes
-    answer: Blob | None = None
+    body: Blob
+    proofs: tuple[Proof, ...] = ()
+    shown: Blob | None = None
 
 
 # Replies
@@ -137,37 +116,14 @@ class Submission(Message, frozen=True, kw_only=True):
     wants_answer: bool
 
 
-class SealedVerdict(Message, frozen=True, kw_only=True):
-    """Answers `result` in a padded round: what the leader found, as long for a result as for none."""
-
-    round: str
-    nonce: bytes
-    sealed: bytes
-
-
-class Receipt(Message, frozen=True, kw_only=True):
-    """Answers `broadcast`, and `result` in a paper protocol: seen. It does not say whether it was accepted."""
-
-    round: str
-
-
 class Refusal(Message, frozen=True, kw_only=True):
     """Answers what is refused. The reason stays in the vault's log."""
 
 
 REFUSAL = encode(Refusal())
 
-# What is asked of a round; `Hello` is about none.
-StageRequest = SetUp | Submit | Pads | Result | Broadcast
-
-REQUESTS: dict[Stage, type[Message]] = {
-    Stage.HELLO: Hello,
-    Stage.SETUP: SetUp,
-    Stage.SUBMIT: Submit,
-    Stage.PADS: Pads,
-    Stage.RESULT: Result,
-    Stage.BROADCAST: Broadcast,
-}
+# Every stage of a protocol but the first is a `Relay`.
+REQUESTS: dict[Stage, type[Message]] = {Stage.HELLO: Hello, Stage.SETUP: SetUp, Stage.SUBMIT: Submit}
 
 
 def request(stage: Stage, body: Message) -> bytes:
@@ -177,4 +133,4 @@ def request(stage: Stage, body: Message) -> bytes:
 
 def binding(round_: Round, epoch: Epoch) -> str:
     """What signatures bind a message to: every word of the round's description, and the keys it runs under."""
-    return sha256(b"fheval/1 vault round\0" + round_.digest() + encode(epoch)).hexdigest()
+    return sha256(b"fheval/1 vault round\0" + round_.digest + encode(epoch)).hexdigest()

@@ -1,46 +1,28 @@
-"""The protocols, one module each; `PROTOCOLS` names them. See README.md for paper step → function."""
+"""The protocols, one object in one file each; `PROTOCOLS` is the only list. See README.md for paper step → function."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import ModuleType
-
-from fheval.engines import Engine
 from fheval.errors import ConfigError
-from fheval.metrics.forms import Contribution
 from fheval.protocols import padded, padded_verified, paper_malicious, paper_semi_honest
-from fheval.protocols.round import Outcome, Post, Round
-from fheval.secrets import Randomness
+from fheval.protocols.base import Protocol
 
-__all__ = ["BATCH_PROTOCOLS", "DEFAULT_PROTOCOL", "PROTOCOLS", "default_precision", "run_round"]
-
-PROTOCOLS: dict[str, ModuleType] = {
-    module.NAME: module for module in (padded, padded_verified, paper_semi_honest, paper_malicious)
-}
-
-DEFAULT_PROTOCOL = padded.NAME
-
-# Those that answer any number of ratio forms in one round; the others compute the paper's one.
-BATCH_PROTOCOLS = (padded.NAME, padded_verified.NAME)
+__all__ = ["DEFAULT_PROTOCOL", "PROTOCOLS", "Protocol", "register"]
 
 
-def default_precision(protocol: str) -> float | None:
-    """The precision that a protocol releases unless the round says otherwise; None is exact."""
-    precision: float | None = _module(protocol).DEFAULT_PRECISION
-    return precision
+class _Registry(dict[str, Protocol]):
+    def __missing__(self, name: str) -> Protocol:
+        raise ConfigError(f"There is no protocol {name!r}. Choose one of: {', '.join(self)}.")
 
 
-def run_round(
-    engine: Engine, round_: Round, contributions: Mapping[str, Sequence[Contribution]], rng: Randomness, post: Post
-) -> Outcome:
-    """Play all roles of a round with the protocol it names."""
-    if round_.sums:
-        raise ConfigError("This round releases counts and no ratios. Run it as a curve.")
-    outcome: Outcome = _module(round_.protocol).run(engine, round_, contributions, rng, post)
-    return outcome
+PROTOCOLS = _Registry()
 
 
-def _module(protocol: str) -> ModuleType:
-    if protocol not in PROTOCOLS:
-        raise ConfigError(f"There is no protocol {protocol!r}. Choose one of: {', '.join(PROTOCOLS)}.")
-    return PROTOCOLS[protocol]
+def register(protocol: Protocol) -> None:
+    """Make a protocol known by its name to everything that asks for one."""
+    PROTOCOLS[protocol.name] = protocol
+
+
+for _module in (padded, padded_verified, paper_semi_honest, paper_malicious):
+    register(_module.PROTOCOL)
+
+DEFAULT_PROTOCOL = padded.PROTOCOL.name

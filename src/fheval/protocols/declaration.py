@@ -18,17 +18,13 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from fheval.errors import ConfigError, RemoteProtocolError
 from fheval.metrics.groups import Decision, Rule, candidates, decide, has_others, large_groups
-from fheval.protocols.round import Post
-from fheval.secrets import Randomness, Secret, derive
-from fheval.wire import Message, decode
-
-_NONCE_BYTES = 12
-_LENGTH_BYTES = 4
+from fheval.protocols.play import Watch
+from fheval.protocols.sealed import SealBroken, seal, unseal
+from fheval.secrets import Randomness, Secret
+from fheval.wire import Message, decode, encode
 
 # Room for some two hundred groups with names of twenty letters.
 SEALED_BYTES = 4096
@@ -40,8 +36,7 @@ class SealedAnswer(Message, frozen=True, kw_only=True):
     session: str
     sender: str
     step: int
-    nonce: bytes
-    sealed: bytes
+    box: bytes
 
 
 class _Groups(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -62,29 +57,22 @@ Content = TypeVar("Content", _Groups, _Others, _Decided)
 
 def _seal(session: str, seed: Secret[bytes], sender: str, step: int, content: Content, rng: Randomness) -> SealedAnswer:
     plain = msgspec.msgpack.encode(content)
-    if len(plain) > SEALED_BYTES - _LENGTH_BYTES:
+    if len(plain) > SEALED_BYTES:
         raise ConfigError("There are more groups than a declaration holds. Use a coarser grouping.")
-    filled = (len(plain).to_bytes(_LENGTH_BYTES, "big") + plain).ljust(SEALED_BYTES, b"\0")
-    nonce = rng.draw(_NONCE_BYTES)
-    sealed = _cipher(session, seed, sender, step).encrypt(nonce, filled, None)
-    return SealedAnswer(session=session, sender=sender, step=step, nonce=nonce, sealed=sealed)
+    box = seal(seed, "declaration", session, sender, step, plain=plain, rng=rng, room=SEALED_BYTES)
+    return SealedAnswer(session=session, sender=sender, step=step, box=box)
 
 
 def _open(session: str, seed: Secret[bytes], message: SealedAnswer, step: int, expected: type[Content]) -> Content:
     try:
-        filled = _cipher(session, seed, message.sender, step).decrypt(message.nonce, message.sealed, None)
-        length = int.from_bytes(filled[:_LENGTH_BYTES], "big")
-        return msgspec.msgpack.decode(filled[_LENGTH_BYTES : _LENGTH_BYTES + length], type=expected)
-    except (InvalidTag, msgspec.DecodeError, ValueError) as error:
+        plain = unseal(seed, "declaration", session, message.sender, step, box=message.box)
+        return msgspec.msgpack.decode(plain, type=expected)
+    except (SealBroken, msgspec.DecodeError, ValueError) as error:
         raise RemoteProtocolError(
             f"A declaration of {message.sender} was altered or belongs to another step. Declare the groups again.",
             step="SealedAnswer",
             culprit=message.sender,
         ) from error
-
-
-def _cipher(session: str, seed: Secret[bytes], sender: str, step: int) -> ChaCha20Poly1305:
-    return ChaCha20Poly1305(derive(seed, "declaration", session, sender, step).draw(32))
 
 
 def party_declare(
@@ -148,28 +136,28 @@ class Leader:
         return answers
 
 
-def run(
+def declare_groups(
     session: str,
     seed: Secret[bytes],
     leader: str,
     sizes: Mapping[str, Mapping[str, int]],
     rule: Rule,
     rng: Randomness,
-    post: Post,
+    watch: Watch,
 ) -> Decision:
     """Play all roles; only bytes pass between them. `sizes` has each party's own counts of its groups."""
 
     def sent(message: SealedAnswer) -> SealedAnswer:
-        return decode(post.carry("declaration", message), SealedAnswer, sender=message.sender)
+        return decode(encode(message), SealedAnswer, sender=message.sender)
 
     speaker = Leader(session, seed, leader, tuple(sizes), rule)
-    with post.working("party"):
+    with watch.working("party"):
         first = [sent(party_declare(session, seed, party, own, rule, rng)) for party, own in sizes.items()]
-    with post.working("leader"):
+    with watch.working("leader"):
         proposal = sent(speaker.propose(first, rng))
-    with post.working("party"):
+    with watch.working("party"):
         second = [sent(party_complete(session, seed, party, own, proposal, rng)) for party, own in sizes.items()]
-    with post.working("leader"):
+    with watch.working("leader"):
         decided = sent(speaker.conclude(second, rng))
-    with post.working("party"):
+    with watch.working("party"):
         return party_read(session, seed, decided)

@@ -7,7 +7,7 @@ aggregator turns padded sums into encrypted, blinded products; the leader decryp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NoReturn
@@ -15,34 +15,30 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from fheval import field, wire
-from fheval.engines import Engine
+from fheval import field
+from fheval.engines import Engine, Parameters
 from fheval.engines.parameters import bfv_linear
-from fheval.errors import CapacityError, RemoteProtocolError, UndefinedMetric
+from fheval.errors import CapacityError, EngineError, RemoteProtocolError, UndefinedMetric
 from fheval.field import Residues
 from fheval.metrics.forms import Contribution, Form
-from fheval.protocols import padding
-from fheval.protocols.broadcast import SealedOutcome, leader_seal, party_unseal
+from fheval.protocols import base, curve, padding
+from fheval.protocols.base import Answer, Asked, OpenedByLeader, Playing, Protocol, Seat, Stage, Step, Words
 from fheval.protocols.padding import PadCiphertexts, SlotPlan
 from fheval.protocols.release import RoundedRelease, exact_primes, exact_ratio
 from fheval.protocols.round import (
     AGGREGATOR,
-    AnswersOnce,
-    Outcome,
     PartySecrets,
-    Post,
     PublicSetup,
     Round,
+    Verdict,
     from_a_party,
     from_this_round,
-    leader_set_up,
     require_keys,
 )
 from fheval.secrets import Randomness, nonzero_residue
-from fheval.wire import Blob, Message
+from fheval.wire import Blob, Message, decode
 
 NAME = "padded"
-DEFAULT_PRECISION: float | None = 1e-4
 
 # The leader sends three ciphertexts of 0.4 MB for each prime and sheet, in a message of at most 64 MiB.
 MOST_SHEETS = 56
@@ -149,9 +145,10 @@ def party_submit(round_: Round, secrets: PartySecrets, me: str, contributions: S
     return PaddedCounts(round=round_.id, sender=me, values=values)
 
 
-class Aggregator(AnswersOnce):
+class Aggregator(base.Aggregator):
     """Steps 2, 4 and 5. Learns the roster, nothing else: uploads are uniform, the rest is ciphertexts."""
 
+    upload = PaddedCounts
     layout: SlotLayout
     lay_out: Callable[[Round], SlotLayout] = staticmethod(Layout.of)
 
@@ -164,6 +161,17 @@ class Aggregator(AnswersOnce):
         self.uploads = padding.UploadSum(2 * self.layout.terms * len(self.layout.primes))
         self.awaited = set(round_.parties)
         self.roster: list[str] = []
+
+    def play(self) -> Playing:
+        """Ask for uploads, for the pads of those who came, and let the leader open the answer."""
+        yield from self.gather(leader=True)
+        notice = self.close()
+        reply = yield from self.ask_leader(Stage.PADS, notice)
+        try:
+            result = self.result(decode(reply, PadSums, sender=self.round.leader))
+        except (RemoteProtocolError, EngineError) as error:
+            raise self.leader_failed(Stage.PADS, str(error)) from error
+        return (yield from self.let_leader_open(result))
 
     def receive(self, counts: PaddedCounts) -> None:
         """Step 2: add an upload and forget it."""
@@ -264,7 +272,7 @@ def require_answered(round_: Round, notice: RosterNotice, result: PaddedResult) 
 
 def leader_open(
     engine: Engine, round_: Round, secrets: PartySecrets, notice: RosterNotice, result: PaddedResult
-) -> Outcome:
+) -> Verdict:
     """Step 6, leader: decrypt X and Z, or c·num and c·den, and divide. `notice` is the one it answered with pads.
 
     Learns: the released ratio; nothing else is in the slots.
@@ -287,7 +295,7 @@ def leader_open(
     if all(ratio is None for ratio in ratios):
         raise UndefinedMetric
     hiding_bits = layout.rounded.spare_bits if layout.rounded else None
-    return Outcome(ratios=tuple(ratios), roster=result.roster, hiding_bits=hiding_bits)
+    return Verdict(ratios=tuple(ratios), roster=result.roster, hiding_bits=hiding_bits)
 
 
 def _exact(form: Form, primes: Sequence[int], x: Sequence[int], z: Sequence[int]) -> Fraction | None:
@@ -297,43 +305,68 @@ def _exact(form: Form, primes: Sequence[int], x: Sequence[int], z: Sequence[int]
     return exact_ratio(form, quotients, primes)
 
 
-def run(
-    engine: Engine,
-    round_: Round,
-    contributions: Mapping[str, Sequence[Contribution]],
-    rng: Randomness,
-    post: Post,
-    aggregator_type: type[Aggregator] = Aggregator,
-    *,
-    lay_out: Callable[[Round], SlotLayout] = Layout.of,
-    submit: Callable[[Round, PartySecrets, str, Sequence[Contribution]], PaddedCounts] = party_submit,
-    conclude: Callable[[Engine, Round, PartySecrets, RosterNotice, PaddedResult], Outcome] = leader_open,
-) -> Outcome:
-    """Play all roles, from the set-up to the sealed broadcast; only bytes pass between them.
+_PAD = (
+    "It hides the counts under a one-time pad, random numbers that all parties can derive and the aggregator cannot, "
+    "and sends them. The aggregator adds up what it gets, which is as random as each part."
+)
+_PADS = (
+    "One party, the leader, sends the sum of the pads, encrypted. With it the aggregator turns the padded sum into an "
+    "encryption of the true one, multiplies under encryption, and blinds what comes out with secret factors of its own."
+)
+_OPEN = (
+    "The leader opens the blinded answer, which shows the released result and nothing else, and tells the others "
+    "under a key that the aggregator lacks."
+)
 
-    The last three are where `padded-verified` differs: the slots, what a party uploads, and the verification.
-    """
-    leader = round_.leader
-    with post.working("leader"):
-        secrets, setup = leader_set_up(engine, round_, padding.parameter_sets(lay_out(round_).primes), rng)
-        setup_bytes = post.carry("leader_upload", setup)
-    with post.working("aggregator"):
-        aggregator = aggregator_type(engine, round_, wire.decode(setup_bytes, PublicSetup, sender=leader), rng)
-    for party, own in contributions.items():
-        with post.working("party"):
-            upload = post.carry("party_upload", submit(round_, secrets, party, own))
-        with post.working("aggregator"):
-            aggregator.receive(wire.decode(upload, PaddedCounts, sender=party))
-    with post.working("aggregator"):
-        notice = post.carry("roster", aggregator.close())
-    with post.working("leader"):
-        roster = wire.decode(notice, RosterNotice, sender=AGGREGATOR)
-        pads = post.carry("leader_upload", leader_answer(engine, round_, secrets, leader, roster, lay_out))
-    with post.working("aggregator"):
-        result = post.carry("result", aggregator.result(wire.decode(pads, PadSums, sender=leader)))
-    with post.working("decrypt"):
-        outcome = conclude(engine, round_, secrets, roster, wire.decode(result, PaddedResult, sender=AGGREGATOR))
-    with post.working("leader"):
-        sealed = post.carry("broadcast", leader_seal(round_, secrets, outcome, rng))
-    with post.working("party"):
-        return party_unseal(round_, secrets, wire.decode(sealed, SealedOutcome, sender=leader))
+
+class Padded(OpenedByLeader):
+    """`padded`, for a semi-honest aggregator."""
+
+    name = NAME
+    words = Words(
+        summary="kilobytes a party; the aggregator follows the protocol; released to four decimals",
+        aggregator="follows the protocol, and is curious",
+        upload="numbers under one-time pads",
+        leader_upload="public keys and the pads' encrypted sum",
+        steps=(_PAD, _PADS, _OPEN),
+    )
+    batch = True
+    resists = False
+    default_precision: float | None = 1e-4
+    steps = (
+        Step(stage=Stage.SUBMIT, asked=Asked.EVERYONE, role="party"),
+        Step(stage=Stage.PADS, asked=Asked.LEADER, role="leader", cites=Stage.SUBMIT),
+        Step(stage=Stage.RESULT, asked=Asked.LEADER, role="decrypt"),
+        Step(stage=Stage.BROADCAST, asked=Asked.ROSTER, role="party", cites=Stage.RESULT),
+    )
+    aggregator: type[base.Aggregator] = Aggregator
+    counts: Protocol | None = curve.CountsRelease(NAME, tags=0)
+
+    def lay_out(self, round_: Round) -> SlotLayout:
+        """The primes and slots of a round."""
+        return Layout.of(round_)
+
+    def parameter_sets(self, round_: Round) -> list[Parameters]:
+        """One for each prime."""
+        return padding.parameter_sets(self.lay_out(round_).primes)
+
+    def submit(self, seat: Seat) -> Message:
+        """Step 1."""
+        return party_submit(seat.round, seat.secrets, seat.me, seat.contributions)
+
+    def answer_pads(self, seat: Seat, body: bytes) -> Answer:
+        """Step 3, leader."""
+        notice = decode(body, RosterNotice, sender=AGGREGATOR)
+        seat.require_uploads(notice.roster)
+        pads = leader_answer(seat.engine, seat.round, seat.secrets, seat.me, notice, self.lay_out)
+        return Answer(body=pads, roster=notice.roster)
+
+    def open(
+        self, engine: Engine, round_: Round, secrets: PartySecrets, roster: tuple[str, ...], answer: bytes
+    ) -> Verdict:
+        """Step 6."""
+        notice = RosterNotice(round=round_.id, roster=roster)
+        return leader_open(engine, round_, secrets, notice, decode(answer, PaddedResult, sender=AGGREGATOR))
+
+
+PROTOCOL = Padded()

@@ -21,7 +21,7 @@ fraction.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -35,15 +35,22 @@ from fheval.engines.parameters import bfv_linear, plain_moduli
 from fheval.errors import CapacityError, ConfigError, UndefinedMetric, VerificationFailed
 from fheval.field import Residues
 from fheval.metrics.forms import Contribution, Form
-from fheval.protocols import padded, padding
+from fheval.protocols import base, curve, padded, padding
+from fheval.protocols.base import Option, Protocol, Seat, Words
 from fheval.protocols.padded import PaddedCounts, PaddedResult, RosterNotice, SlotLayout
 from fheval.protocols.padding import SlotPlan
 from fheval.protocols.release import MOST_PRIMES, exact_primes, exact_ratio
-from fheval.protocols.round import Outcome, PartySecrets, Post, Round
-from fheval.secrets import Randomness, Secret, Stream, derive, nonzero_residue, residues
+from fheval.protocols.round import AGGREGATOR, PartySecrets, Round, Verdict
+from fheval.secrets import Secret, Stream, derive, nonzero_residue, residues
+from fheval.wire import Message, decode
 
 NAME = "padded-verified"
-DEFAULT_PRECISION: float | None = None
+
+# Each run is worth 46 bits; who asks for more wants to fill other people's memory.
+RUNS = Option(name="runs", help="runs that must agree, for each prime", default=1, most=8)
+
+# How many secret multiples of the counts are uploaded with them, where counts are released: 46 bits each.
+TAGS = 2
 
 # A wrong fraction is accepted with a probability of at most 2^-80.
 LEAST_SOUNDNESS_BITS = 80
@@ -55,10 +62,9 @@ def lay_out(round_: Round) -> SlotLayout:
     """The slots of all runs; refuses, before anyone sends anything, what would not fit."""
     if round_.precision is not None:
         raise ConfigError(f"{NAME} releases the exact fraction. Use --precision exact with it, or padded.")
-    if round_.runs < 1:
-        raise ConfigError(f"{NAME} needs a run for each prime. Use --runs 1.")
-    primes = enough_primes(max(form.bound for form in round_.forms), round_.runs)
-    lengths = [n for form in round_.forms for n in (form.terms, form.denominator)] * round_.runs
+    runs = RUNS.of(round_)
+    primes = enough_primes(max(form.bound for form in round_.forms), runs)
+    lengths = [n for form in round_.forms for n in (form.terms, form.denominator)] * runs
     groups = [np.arange(start, stop) for start, stop in pairwise(np.cumsum([0, *lengths]))]
     chosen = bfv_linear(primes[0])
     chosen.require_slots(max(lengths), NAME)
@@ -76,7 +82,7 @@ class SecretMaps:
     @classmethod
     def derive(cls, seed: Secret[bytes], round_: Round, run: int, prime: int, form: int) -> SecretMaps:
         """r_3 … r_8, and the stream that u and w come from."""
-        stream = derive(seed, "padded-verified/maps", round_.digest(), run, prime, form)
+        stream = derive(seed, "padded-verified/maps", round_.digest, run, prime, form)
         r3, r4, r5, r6, r7, r8 = (nonzero_residue(stream, prime) for _ in range(6))
         return cls(prime=prime, units=(r3, r4, r5, r6, r7, r8), stream=stream)
 
@@ -140,7 +146,7 @@ def soundness_bits(bound: int, primes: Sequence[int], runs: int) -> float:
 
 def soundness_of(round_: Round, layout: SlotLayout) -> float:
     """What a wrong fraction is accepted with in this round, for each of its ratios."""
-    return soundness_bits(max(form.bound for form in round_.forms), layout.primes, round_.runs)
+    return soundness_bits(max(form.bound for form in round_.forms), layout.primes, RUNS.of(round_))
 
 
 def enough_primes(bound: int, runs: int) -> tuple[int, ...]:
@@ -166,7 +172,7 @@ def party_submit(round_: Round, secrets: PartySecrets, me: str, contributions: S
     for prime in layout.primes:
         lefts: list[Residues] = []
         rights: list[Residues] = []
-        for run in range(round_.runs):
+        for run in range(RUNS.of(round_)):
             for index, (form, own) in enumerate(zip(round_.forms, contributions, strict=True)):
                 maps = SecretMaps.derive(secrets.seed, round_, run, prime, index)
                 left, right = maps.hide(
@@ -198,7 +204,7 @@ class Aggregator(padded.Aggregator):
 
 def leader_open(
     engine: Engine, round_: Round, secrets: PartySecrets, notice: RosterNotice, result: PaddedResult
-) -> Outcome:
+) -> Verdict:
     """Step 6 and the verification, leader or any party that asks for the ciphertexts and the leader's roster.
 
     Learns: the exact fraction; or that the aggregator deviated. Says so to no one.
@@ -219,7 +225,7 @@ def leader_open(
     if all(ratio is None for ratio in ratios):
         raise UndefinedMetric
     bits = soundness_of(round_, layout)
-    return Outcome(ratios=ratios, roster=result.roster, verified=True, soundness_bits=bits)
+    return Verdict(ratios=ratios, roster=result.roster, verified=True, soundness_bits=bits)
 
 
 def verify(
@@ -249,27 +255,51 @@ def verify(
 
 def _pairs(round_: Round, index: int, answer: Sequence[int]) -> list[tuple[int, int]]:
     """X and Y of one form in every run."""
-    starts = [2 * (run * len(round_.forms) + index) for run in range(round_.runs)]
+    starts = [2 * (run * len(round_.forms) + index) for run in range(RUNS.of(round_))]
     return [(answer[start], answer[start + 1]) for start in starts]
 
 
-def run(
-    engine: Engine,
-    round_: Round,
-    contributions: Mapping[str, Sequence[Contribution]],
-    rng: Randomness,
-    post: Post,
-    aggregator_type: type[Aggregator] = Aggregator,
-) -> Outcome:
-    """Play all roles, from the set-up to the sealed broadcast; only bytes pass between them."""
-    return padded.run(
-        engine,
-        round_,
-        contributions,
-        rng,
-        post,
-        aggregator_type,
-        lay_out=lay_out,
-        submit=party_submit,
-        conclude=leader_open,
+class PaddedVerified(padded.Padded):
+    """`padded-verified`, for a malicious aggregator."""
+
+    name = NAME
+    words = Words(
+        summary="kilobytes a party; a forged result is refused; releases the exact fraction",
+        aggregator="may do anything: a forged result is refused",
+        upload=padded.Padded.words.upload,
+        leader_upload=padded.Padded.words.leader_upload,
+        steps=(
+            "It passes them through secret linear maps, others for each of several prime numbers, that all parties can "
+            "derive and the aggregator cannot.",
+            *padded.Padded.words.steps[:2],
+            "The leader opens the blinded answers and undoes the maps. Modulo every prime the very same fraction must "
+            "come out; otherwise there is no result. The aggregator is told neither.",
+        ),
     )
+    resists = True
+    default_precision: float | None = None
+    options = (RUNS,)
+    aggregator: type[base.Aggregator] = Aggregator
+    counts: Protocol | None = curve.CountsRelease(NAME, tags=TAGS)
+
+    def lay_out(self, round_: Round) -> SlotLayout:
+        """The primes and slots of all runs."""
+        return lay_out(round_)
+
+    def submit(self, seat: Seat) -> Message:
+        """Step 1."""
+        return party_submit(seat.round, seat.secrets, seat.me, seat.contributions)
+
+    def open(
+        self, engine: Engine, round_: Round, secrets: PartySecrets, roster: tuple[str, ...], answer: bytes
+    ) -> Verdict:
+        """Step 6 and the verification."""
+        notice = RosterNotice(round=round_.id, roster=roster)
+        return leader_open(engine, round_, secrets, notice, decode(answer, PaddedResult, sender=AGGREGATOR))
+
+    def soundness_bits(self, round_: Round) -> float:
+        """For each ratio of the round."""
+        return soundness_of(round_, lay_out(round_))
+
+
+PROTOCOL = PaddedVerified()

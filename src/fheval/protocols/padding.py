@@ -97,7 +97,7 @@ def parameter_sets(primes: Sequence[int]) -> list[Parameters]:
 
 def pad(seed: Secret[bytes], round_: Round, party: str, prime: int, count: int) -> Residues:
     """The pad of one party for one prime of one round: uniform over F_prime, never used again."""
-    return residues(derive(seed, "padded/pad", round_.digest(), party, prime), prime, count)
+    return residues(derive(seed, "padded/pad", round_.digest, party, prime), prime, count)
 
 
 def pack(values: Sequence[Residues]) -> bytes:

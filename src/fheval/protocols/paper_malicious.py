@@ -13,18 +13,19 @@ What it does not do: a deviation that moves the ratio by little more than five d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import comb, log2, sqrt
 
 import numpy as np
 import numpy.typing as npt
 
-from fheval import wire
 from fheval.engines import Ciphertext, Engine, Evaluator, KeyHolder, Parameters
 from fheval.engines.parameters import CKKS_PAPER
 from fheval.errors import ConfigError, RemoteProtocolError, UndefinedMetric, VerificationFailed
 from fheval.metrics.forms import Contribution
+from fheval.protocols import base
+from fheval.protocols.base import Option, Playing, Seat, Words
 from fheval.protocols.blinded_ratio import (
     Accumulator,
     FloatVector,
@@ -33,28 +34,24 @@ from fheval.protocols.blinded_ratio import (
     hide,
     sparse,
 )
-from fheval.protocols.paper_semi_honest import the_form
+from fheval.protocols.paper_semi_honest import ENCRYPT, MULTIPLY, PaperSemiHonest, evaluated, require_roster, the_form
 from fheval.protocols.round import (
     AGGREGATOR,
-    AnswersOnce,
-    Outcome,
     PartySecrets,
-    Post,
     PublicSetup,
     Round,
+    Verdict,
     from_a_party,
     from_this_round,
-    leader_set_up,
     require_keys,
 )
 from fheval.secrets import Randomness, Secret, bits, derive, log_uniform_float, permutation, symmetric_floats
-from fheval.wire import Blob, Message
+from fheval.wire import Blob, Message, decode
 
 NAME = "paper-malicious"
 RUNS = 2
 
-# As printed, the result is exact up to the noise of CKKS.
-DEFAULT_PRECISION: float | None = None
+SPLITS = Option(name="splits", help="slots for each product", default=4)
 
 # r_3 … r_8 are log-uniform over [2^-2, 2^2). Wide, so that the ratio r_2/r_0 of one run says nothing about the
 # other's; not wider, because solving for num/den loses log2(r_1/r_0) bits, at most 8 of the 30 that CKKS gives.
@@ -114,12 +111,12 @@ class CommonRandomness:
     def derive(cls, seed: Secret[bytes], round_: Round, run: int) -> CommonRandomness:
         """r_3 … r_8, the bits b (True where T is the side that is split) and the permutation π of this run."""
         terms = the_form(round_).terms
-        stream = derive(seed, "paper-malicious/common", round_.digest(), run)
+        stream = derive(seed, "paper-malicious/common", round_.digest, run)
         r3, r4, r5, r6, r7, r8 = (log_uniform_float(stream, *MULTIPLIER_EXPONENTS) for _ in range(6))
         return cls(
             r3=r3, r4=r4, r5=r5, r6=r6, r7=r7, r8=r8,
             split_left=bits(stream, terms),
-            order=permutation(stream, terms * round_.splits),
+            order=permutation(stream, terms * SPLITS.of(round_)),
         )  # fmt: skip
 
     def ratio(self, x: float, y: float) -> float:
@@ -135,13 +132,12 @@ def parameters(round_: Round) -> Parameters:
         raise ConfigError(f"{NAME} compares exact results and releases them. Use --precision exact with it.")
     if form.denominator != 1:
         raise ConfigError(f"{NAME} knows ratios over one product only. Use padded-verified.")
-    if round_.splits < 1:
-        raise ConfigError("The number of splits must be at least 1.")
+    SPLITS.check(SPLITS.of(round_))
     if len(round_.parties) < 2:
         raise ConfigError(f"{NAME} needs two parties or more: the masks of one alone cannot cancel.")
     exponents(round_)
-    width = round_.splits * form.terms
-    CKKS_PAPER.require_slots(width, f"{NAME} with {form.terms} decision points and {round_.splits} splits")
+    width = SPLITS.of(round_) * form.terms
+    CKKS_PAPER.require_slots(width, f"{NAME} with {form.terms} decision points and {SPLITS.of(round_)} splits")
     return CKKS_PAPER.with_slot_sums(width)
 
 
@@ -169,7 +165,7 @@ def party_masks(seed: Secret[bytes], round_: Round, run: int, me: str, side: str
     terms = the_form(round_).terms + 1
 
     def own(party: str) -> FloatVector:
-        stream = derive(seed, "paper-malicious/mask", round_.digest(), run, side, party)
+        stream = derive(seed, "paper-malicious/mask", round_.digest, run, side, party)
         return np.rint(symmetric_floats(stream, mask_bound(round_), terms))
 
     *others, last = round_.parties
@@ -211,7 +207,7 @@ def _one_run(
     # Step 5: DT = r_7(P + tr^N), DF = r_8(Q + fr^N).
     dt, df = common.r7 * (left[-1:] + tr[-1:]), common.r8 * (right[-1:] + fr[-1:])
     # Steps 6 and 7: split into S slots, shuffle.
-    t_all, f_all = split(t, f, common.split_left, round_.splits, mask_bound(round_), rng)
+    t_all, f_all = split(t, f, common.split_left, SPLITS.of(round_), mask_bound(round_), rng)
     return (
         holder.encrypt(t_all[common.order]),
         holder.encrypt(f_all[common.order]),
@@ -238,8 +234,10 @@ def split(
     return left.ravel(), right.ravel()
 
 
-class Aggregator(AnswersOnce):
+class Aggregator(base.Aggregator):
     """Steps 9 to 11, honestly. Learns the roster, nothing else: it sees ciphertexts only."""
+
+    upload = CountShares
 
     def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None:
         self.round = round_
@@ -249,6 +247,11 @@ class Aggregator(AnswersOnce):
         self.rng = rng
         self.roster: list[str] = []
         self.sums = [Accumulator(self.evaluator) for _ in range(RUNS)]
+
+    def play(self) -> Playing:
+        """Ask for shares, of everybody or the masks do not cancel, and let all parties open the answer."""
+        yield from self.gather(all_or_none=True)
+        return (yield from self.let_all_open(evaluated(self)))
 
     def receive(self, shares: CountShares) -> None:
         """Step 9: add the ciphertexts of both runs as they arrive."""
@@ -285,13 +288,13 @@ class Aggregator(AnswersOnce):
         ev = self.evaluator
         t, f, dt, df = totals
         c = draw_blinding(self.rng, exponents(self.round))
-        x = ev.slot_sum(ev.multiply(t, f), self.round.splits * the_form(self.round).terms)
+        x = ev.slot_sum(ev.multiply(t, f), SPLITS.of(self.round) * the_form(self.round).terms)
         y = ev.multiply(dt, df)
         x, y = (hide(ev, ev.multiply_plain(each, sparse({0: c})), [0], self.rng) for each in (x, y))
         return ev.dump(x), ev.dump(y)
 
 
-def party_open(engine: Engine, round_: Round, secrets: PartySecrets, results: BlindedResults) -> Outcome:
+def party_open(engine: Engine, round_: Round, secrets: PartySecrets, results: BlindedResults) -> Verdict:
     """Step 12 and the verification, party: solve for num/den in both runs and compare to five decimals.
 
     Learns: the ratio, and den to within the width of c; or that the aggregator deviated. Says so to no one.
@@ -315,11 +318,11 @@ def party_open(engine: Engine, round_: Round, secrets: PartySecrets, results: Bl
                 "nothing."
             )
         raise VerificationFailed
-    return Outcome(
+    return Verdict(
         ratios=(sum(ratios) / RUNS,),
         roster=results.roster,
         verified=True,
-        soundness_bits=soundness_bits(the_form(round_).terms, round_.splits),
+        soundness_bits=soundness_bits(the_form(round_).terms, SPLITS.of(round_)),
     )
 
 
@@ -329,29 +332,55 @@ def largest_noise(round_: Round) -> float:
     bound = mask_bound(round_)
     of_masks = sqrt(len(round_.parties)) * bound * (bound * ENCODING_NOISE + ENCRYPTION_NOISE)
     per_slot = of_masks + COUNT_NOISE * round_.max_samples
-    return 2.0**high * NOISE_MARGIN * sqrt(round_.splits * the_form(round_).terms) * per_slot
+    return 2.0**high * NOISE_MARGIN * sqrt(SPLITS.of(round_) * the_form(round_).terms) * per_slot
 
 
-def run(
-    engine: Engine,
-    round_: Round,
-    contributions: Mapping[str, Sequence[Contribution]],
-    rng: Randomness,
-    post: Post,
-    aggregator_type: type[Aggregator] = Aggregator,
-) -> Outcome:
-    """Play all roles, from the set-up to the verified result; only bytes pass between them."""
-    with post.working("leader"):
-        secrets, setup = leader_set_up(engine, round_, [parameters(round_)], rng)
-        setup_bytes = post.carry("leader_upload", setup)
-    with post.working("aggregator"):
-        aggregator = aggregator_type(engine, round_, wire.decode(setup_bytes, PublicSetup, sender=round_.leader), rng)
-    for party, (contribution,) in contributions.items():
-        with post.working("party"):
-            shares = post.carry("party_upload", party_submit(engine, round_, secrets, party, contribution, rng))
-        with post.working("aggregator"):
-            aggregator.receive(wire.decode(shares, CountShares, sender=party))
-    with post.working("aggregator"):
-        results = post.carry("result", aggregator.result())
-    with post.working("decrypt"):
-        return party_open(engine, round_, secrets, wire.decode(results, BlindedResults, sender=AGGREGATOR))
+class PaperMalicious(PaperSemiHonest):
+    """The paper's protocol for a malicious aggregator."""
+
+    name = NAME
+    words = Words(
+        summary="the paper's twelve steps, run twice; a forged result is refused; exact up to noise",
+        aggregator="may do anything: a forged result is refused",
+        upload=PaperSemiHonest.words.upload,
+        leader_upload=PaperSemiHonest.words.leader_upload,
+        steps=(
+            "It multiplies the counts by secret factors, adds masks that cancel over the parties, splits them into "
+            "shares and permutes these, all of it in ways that the aggregator does not know.",
+            ENCRYPT,
+            MULTIPLY,
+            "All of this happens twice, with fresh randomness. Every party decrypts both results, undoes the factors "
+            "and compares them to five digits; if they differ, there is no result.",
+        ),
+        exact=PaperSemiHonest.words.exact,
+        # It compares its runs to five; measured, it is off by up to 2e-6 on 12 samples at 1,000 points.
+        exact_decimals=5,
+    )
+    resists = True
+    tolerance = TOLERANCE
+    options: tuple[Option, ...] = (SPLITS,)
+    aggregator: type[base.Aggregator] = Aggregator
+
+    def parameter_sets(self, round_: Round) -> list[Parameters]:
+        """The one set of the round."""
+        return [parameters(round_)]
+
+    def submit(self, seat: Seat) -> Message:
+        """Steps 3 to 8."""
+        (contribution,) = seat.contributions
+        return party_submit(seat.engine, seat.round, seat.secrets, seat.me, contribution, seat.rng)
+
+    def open(
+        self, engine: Engine, round_: Round, secrets: PartySecrets, roster: tuple[str, ...], answer: bytes
+    ) -> Verdict:
+        """Step 12 and the verification."""
+        results = decode(answer, BlindedResults, sender=AGGREGATOR)
+        require_roster(results.roster, roster)
+        return party_open(engine, round_, secrets, results)
+
+    def soundness_bits(self, round_: Round) -> float:
+        """The paper's guessing bound."""
+        return soundness_bits(the_form(round_).terms, SPLITS.of(round_))
+
+
+PROTOCOL = PaperMalicious()

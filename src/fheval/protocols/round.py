@@ -1,22 +1,22 @@
-"""What all protocols share: the round, its secrets, and what it ends with."""
+"""A round, what its parties share, and what it comes to: the nouns that all protocols have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property
 from hashlib import sha256
-from typing import Protocol
 
 import msgspec
 
 from fheval.engines import Engine, Parameters
-from fheval.errors import CohortTooSmall, ConfigError, LocalProtocolError, RemoteProtocolError, UndefinedMetric
+from fheval.errors import CohortTooSmall, ConfigError, RemoteProtocolError, UndefinedMetric
 from fheval.metrics.forms import Form
+from fheval.protocols.sealed import SealBroken, seal, unseal
 from fheval.secrets import Randomness, Secret, new_seed
-from fheval.wire import Message, encode
+from fheval.wire import Message
 
 ROUND_ID_BYTES = 16
 
@@ -29,32 +29,52 @@ MOST_SAMPLES = 1 << 62
 # Six bytes each, and as many again for each tag.
 MOST_SUMS = 1 << 20
 DEFAULT_MINIMUM_COHORT = 3
-DEFAULT_PRECISION = 1e-4
-DEFAULT_RUNS = 1
+
+# The largest ratios are doubles, with up to 2^1074 below the line: 324 digits each, a sign, and msgpack's lengths.
+_RATIO_BYTES = 704
+# A count has at most 46 bits.
+_COUNT_BYTES = 9
+_FIXED_BYTES = 256
+
+# What a study may set of a protocol: whole numbers and choices.
+OptionValue = int | str
 
 
-class Round(Message, frozen=True, kw_only=True, cache_hash=True):
-    """The public description of one evaluation; every party sees it and binds its messages to its digest.
+class RoundCall(Message, frozen=True, kw_only=True):
+    """A round as the aggregator calls it: which study, among whom, led by whom. All else follows from the study.
 
-    `precision` is the width of the release's rounding, None for an exact release. `question` is the encoded
-    request (metrics, decision points) behind the forms: opaque here, but part of the digest. A round has forms or,
-    where the parties consent to learn counts themselves, asks for so many `sums`: never both.
+    `study` is the study's hash. `groups` are the groups that may be published, as the parties decided before.
     """
 
     id: str
-    protocol: str
+    study: bytes
     engine: str
-    forms: tuple[Form, ...]
     parties: tuple[str, ...]
     leader: str
-    precision: float | None
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """One attempt at a study, as every role knows it: the aggregator's call, and what follows from the study.
+
+    `precision` is the width of the release's rounding, None for an exact release. A round has forms or, where the
+    parties consent to learn counts themselves, asks for so many `sums`: never both. `options` are the protocol's own.
+    """
+
+    id: str
+    study: bytes = b""
+    protocol: str
+    engine: str
+    parties: tuple[str, ...]
+    leader: str
+    groups: tuple[str, ...] = ()
+    forms: tuple[Form, ...] = ()
+    sums: int = 0
+    precision: float | None = None
     minimum_cohort: int = DEFAULT_MINIMUM_COHORT
     max_samples: int = DEFAULT_MAX_SAMPLES
-    splits: int = 4
-    runs: int = DEFAULT_RUNS
-    packing: str = "paper"
-    question: bytes = b""
-    sums: int = 0
+    options: tuple[tuple[str, OptionValue], ...] = ()
 
     def __post_init__(self) -> None:
         if len(set(self.parties)) != len(self.parties):
@@ -72,9 +92,26 @@ class Round(Message, frozen=True, kw_only=True, cache_hash=True):
         if self.forms and self.sums:
             raise ConfigError("A round releases ratios or counts. Ask for one of them.")
 
+    @property
+    def call(self) -> RoundCall:
+        """The round as it travels."""
+        return RoundCall(
+            id=self.id,
+            study=self.study,
+            engine=self.engine,
+            parties=self.parties,
+            leader=self.leader,
+            groups=self.groups,
+        )
+
+    @cached_property
     def digest(self) -> bytes:
-        """A hash over every field, to bind messages and derived randomness to this very round."""
-        return _digest(self)
+        """A hash over every field, to bind messages and derived randomness to this very round.
+
+        It covers what follows from the study as well: parties that derived different forms share no pad.
+        """
+        values = [getattr(self, each.name) for each in fields(self)]
+        return sha256(b"fheval/1 round\0" + msgspec.msgpack.encode(values)).digest()
 
     def require_cohort(self, present: Sequence[str]) -> None:
         """Refuse to go on with fewer parties than the minimum cohort, or with strangers."""
@@ -96,12 +133,6 @@ class Round(Message, frozen=True, kw_only=True, cache_hash=True):
             )
 
 
-@lru_cache(maxsize=16)
-def _digest(round_: Round) -> bytes:
-    # Every pad and every secret map asks for it, and a large batch has thousands of forms to encode.
-    return sha256(encode(round_)).digest()
-
-
 def new_round_id(rng: Randomness) -> str:
     """Draw the name of a round; it never repeats."""
     return rng.draw(ROUND_ID_BYTES).hex()
@@ -113,16 +144,6 @@ class PartySecrets:
 
     keys: tuple[Secret[bytes], ...]
     seed: Secret[bytes]
-
-    def to_bytes(self) -> Secret[bytes]:
-        """Encode for sealing under another party's public key."""
-        return Secret(msgspec.msgpack.encode(([key.reveal() for key in self.keys], self.seed.reveal())))
-
-    @classmethod
-    def from_bytes(cls, data: Secret[bytes]) -> PartySecrets:
-        """Decode what `to_bytes` wrote."""
-        keys, seed = msgspec.msgpack.decode(data.reveal(), type=tuple[tuple[bytes, ...], bytes])
-        return cls(keys=tuple(Secret(key) for key in keys), seed=Secret(seed))
 
 
 class PublicSetup(Message, frozen=True, kw_only=True):
@@ -157,31 +178,35 @@ def require_keys(setup: PublicSetup, expected: int) -> None:
         )
 
 
-class AnswersOnce:
-    """A role that answers a round once: a second answer, blinded anew, would tell more than the release allows."""
+class Ending(str, Enum):
+    """How a round ended for a party. The last one is never the leader's: a party's own check spoke against it."""
 
-    _answered = False
-
-    def answer_now(self) -> None:
-        """Note that the answer is being given."""
-        if self._answered:
-            raise LocalProtocolError("This round has been answered already. Start a new round.")
-        self._answered = True
+    RELEASED = "released"
+    UNDEFINED = "undefined"
+    REFUSED = "refused"
+    REFUSED_BY_CHECK = "refused by check"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What the parties hold at the end of a round: one ratio per form, and what stands behind it.
+class Verdict:
+    """What a party holds at the end of a round: one ratio per form or the counts, and what stands behind them.
 
-    A ratio is None where the form's denominator is zero; a round without any other is an `UndefinedMetric`.
-    `hiding_bits` is the width of the blinding that hides the size of the denominator, where the release has one.
+    A ratio is None where the form's denominator is zero; a round without any other is undefined. `counts` are there
+    where the parties consented to learn them. `hiding_bits` is the width of the blinding that hides the size of the
+    denominator, where the release has one. `answer` is the digest of the aggregator's answer, and `checked` says
+    whether the holder of this verdict opened it itself. `error` says why there is nothing, to the opener alone.
     """
 
-    ratios: tuple[Fraction | float | None, ...]
+    ending: Ending = Ending.RELEASED
     roster: tuple[str, ...]
+    ratios: tuple[Fraction | float | None, ...] = ()
+    counts: tuple[int, ...] = ()
     verified: bool | None = None
     soundness_bits: float | None = None
     hiding_bits: int | None = None
+    answer: bytes = b""
+    checked: bool = False
+    error: Exception | None = field(default=None, compare=False)
 
     def ratio(self, index: int = 0) -> Fraction | float:
         """The ratio of one form; `UndefinedMetric` where there is none."""
@@ -190,17 +215,93 @@ class Outcome:
             raise UndefinedMetric
         return found
 
+    def __repr__(self) -> str:
+        return f"<Verdict over {len(self.roster)} parties>"
 
-class Post(Protocol):
-    """How `run` hands bytes from role to role and says who is at work; the transport measures with it."""
 
-    def working(self, role: str) -> AbstractContextManager[None]:
-        """Everything inside is the work of `role`."""
-        ...
+class SealedVerdict(Message, frozen=True, kw_only=True):
+    """Leader to all parties: what it found, as long for a result as for none."""
 
-    def carry(self, kind: str, message: Message) -> bytes:
-        """Turn a message into the bytes that travel, and note their size under `kind`."""
-        ...
+    round: str
+    box: bytes
+
+
+class _PlainVerdict(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    ending: Ending
+    roster: tuple[str, ...]
+    ratios: tuple[tuple[str, str] | None, ...]
+    counts: tuple[int, ...]
+    verified: bool | None
+    soundness_bits: float | None
+    hiding_bits: int | None
+    answer: bytes
+    checked: bool
+
+
+def verdict_to_bytes(verdict: Verdict) -> bytes:
+    """Write a verdict; `verdict_from_bytes` reads it."""
+    ratios = (None if ratio is None else Fraction(ratio).as_integer_ratio() for ratio in verdict.ratios)
+    return msgspec.msgpack.encode(
+        _PlainVerdict(
+            ending=verdict.ending,
+            roster=verdict.roster,
+            ratios=tuple(None if pair is None else (str(pair[0]), str(pair[1])) for pair in ratios),
+            counts=verdict.counts,
+            verified=verdict.verified,
+            soundness_bits=verdict.soundness_bits,
+            hiding_bits=verdict.hiding_bits,
+            answer=verdict.answer,
+            checked=verdict.checked,
+        )
+    )
+
+
+def verdict_from_bytes(data: bytes) -> Verdict:
+    """Read a verdict, or raise a `ValueError` or `ZeroDivisionError`."""
+    plain = msgspec.msgpack.decode(data, type=_PlainVerdict)
+    ratios = tuple(None if pair is None else Fraction(int(pair[0]), int(pair[1])) for pair in plain.ratios)
+    return Verdict(
+        ending=plain.ending,
+        roster=plain.roster,
+        ratios=ratios,
+        counts=plain.counts,
+        verified=plain.verified,
+        soundness_bits=plain.soundness_bits,
+        hiding_bits=plain.hiding_bits,
+        answer=plain.answer,
+        checked=plain.checked,
+    )
+
+
+def leader_seal(round_: Round, secrets: PartySecrets, verdict: Verdict, rng: Randomness) -> SealedVerdict:
+    """Leader: seal the verdict for the parties.
+
+    It is filled up to a length that depends on the round alone, so that the aggregator sees neither the result nor
+    whether there is one.
+    """
+    names = sum(len(party.encode()) + 5 for party in round_.parties)
+    room = _FIXED_BYTES + names + _RATIO_BYTES * len(round_.forms) + _COUNT_BYTES * round_.sums
+    plain = verdict_to_bytes(verdict)
+    return SealedVerdict(
+        round=round_.id, box=seal(secrets.seed, "verdict", round_.digest, plain=plain, rng=rng, room=room)
+    )
+
+
+def party_unseal(round_: Round, secrets: PartySecrets, message: SealedVerdict) -> Verdict:
+    """Party: open the verdict; anything that was not sealed for this very round is refused."""
+    from_this_round(round_, message.round, round_.leader, "SealedVerdict")
+    try:
+        told = verdict_from_bytes(unseal(secrets.seed, "verdict", round_.digest, box=message.box))
+        if told.ending is Ending.REFUSED_BY_CHECK:
+            raise ValueError("a leader has nothing to check")
+    except (SealBroken, msgspec.DecodeError, ValueError, ZeroDivisionError):
+        raise RemoteProtocolError(
+            "The sealed verdict was altered or belongs to another round. Ask the leader to send it again.",
+            step="SealedVerdict",
+            culprit=round_.leader,
+        ) from None
+    # The leader opened the answer, and this party has not.
+    return replace(told, checked=False)
 
 
 def from_this_round(round_: Round, message_round: str, sender: str, step: str) -> None:

@@ -6,17 +6,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fheval.evaluation import Result, Row
-from fheval.report.stories import steps_in_words
 from fheval.report.wording import (
     MOST_DECIMALS,
     decimals,
     duration,
-    in_words,
     release_in_words,
     shown_auc,
     size,
     verified_in_words,
     warning,
+    words_of,
+)
+
+_COUNT = (
+    "Every party counts, at {points} public decision points, how many of its positive and of its negative samples "
+    "score above each. Labels and scores stay where they are."
+)
+_COUNT_MANY = (
+    "Every party counts what the metrics need from its own rows: whole numbers, at public decision points where there "
+    "are any. Labels and scores stay where they are."
 )
 
 
@@ -65,11 +73,17 @@ def account_of(result: Result, data: Sequence[str] = ()) -> Account:
         figure=shown_auc(result) if alone else None,
         release=release_in_words(result),
         facts=(*round_facts(result), *([("data", ", ".join(data))] if data else [])),
-        steps=steps_in_words(result),
+        steps=_steps(result),
         roles=_roles(result),
         caution=warning(result),
         numbers=() if alone else tuple(number_in_words(result.protocol, row) for row in result.results),
     )
+
+
+def _steps(result: Result) -> tuple[str, ...]:
+    """How this round went, first to last."""
+    counting = _COUNT if is_one_auc(result) else _COUNT_MANY
+    return (counting.format(points=f"{result.decision_points:,}"), *words_of(result).steps)
 
 
 def is_one_auc(result: Result) -> bool:
@@ -92,7 +106,7 @@ def round_facts(result: Result) -> tuple[tuple[str, str], ...]:
     """What stands behind the figure: protocol, engine, sizes, and what is verified and hidden."""
     facts = [
         ("protocol", result.protocol),
-        ("aggregator", in_words(result.protocol).aggregator),
+        ("aggregator", words_of(result).aggregator),
         ("verified", verified_in_words(result)),
         ("engine", result.engine),
         ("parties", str(result.parties)),
@@ -106,7 +120,7 @@ def round_facts(result: Result) -> tuple[tuple[str, str], ...]:
 
 
 def _roles(result: Result) -> tuple[Role, ...]:
-    words, sent, seconds = in_words(result.protocol), result.bytes, result.seconds
+    words, sent, seconds = words_of(result), result.bytes, result.seconds
     upload, leader_upload = size(sent["party_upload"]), size(sent["leader_upload"])
     return (
         Role("each party", "its own data, and the result", upload, duration(seconds["party"])),

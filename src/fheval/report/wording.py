@@ -2,44 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil, log10
 
 from fheval.evaluation import Result
+from fheval.protocols import DEFAULT_PROTOCOL, PROTOCOLS
+from fheval.protocols.base import Words
 
-# The paper prints six. An exact release of padded carries more, and of paper-semi-honest too: measured, it is off by
-# at most 4e-10, on 12 samples.
+# The paper prints six.
 MOST_DECIMALS = 6
 
-# paper-malicious compares its runs to five; measured, it is off by up to 2e-6 on 12 samples at 1,000 points.
-_EXACT_DECIMALS = {"paper-malicious": 5}
 
-
-@dataclass(frozen=True, slots=True)
-class ProtocolWords:
-    """A protocol for people: the aggregator it withstands, and what parties and leader send to it."""
-
-    aggregator: str
-    upload: str
-    leader_upload: str
-
-
-_FOLLOWS = "follows the protocol, and is curious"
-_DEVIATES = "may do anything: a forged result is refused"
-_PADS = ("numbers under one-time pads", "public keys and the pads' encrypted sum")
-_CIPHERTEXTS = ("ciphertexts", "public and evaluation keys")
-
-_WORDS = {
-    "padded": ProtocolWords(_FOLLOWS, *_PADS),
-    "padded-verified": ProtocolWords(_DEVIATES, *_PADS),
-    "paper-semi-honest": ProtocolWords(_FOLLOWS, *_CIPHERTEXTS),
-    "paper-malicious": ProtocolWords(_DEVIATES, *_CIPHERTEXTS),
-}
-
-
-def in_words(protocol: str) -> ProtocolWords:
-    """Tell what a protocol protects against, and by what."""
-    return _WORDS[protocol]
+def words_of(result: Result) -> Words:
+    """The protocol of a result for people; where counts were released, how it does that."""
+    protocol = PROTOCOLS[result.protocol]
+    return protocol.counts.words if result.curves and protocol.counts else protocol.words
 
 
 def shown_auc(result: Result) -> str:
@@ -57,26 +33,28 @@ def decimals(protocol: str, precision: float | str) -> int:
     5
     """
     if isinstance(precision, str):
-        return _EXACT_DECIMALS.get(protocol, MOST_DECIMALS)
+        return PROTOCOLS[protocol].words.exact_decimals
     return min(MOST_DECIMALS, max(1, ceil(-log10(precision))))
 
 
 def release_in_words(result: Result) -> str:
     """How precise the figure is."""
     if isinstance(result.precision, str):
-        return "exact" if result.protocol.startswith("padded") else "exact up to the noise of CKKS"
+        return words_of(result).exact
     return f"to within {result.precision:g}; further digits are noise by design and not shown"
 
 
 def warning(result: Result) -> str | None:
     """What the user of this release must know beyond the figure, if anything."""
+    if result.curves:
+        return "The parties now know the global counts at every decision point, which say far more than a metric."
     if result.precision != "exact":
         return None
     return (
         "This release is exact, which says more than the AUC: it is a fraction whose denominator divides twice the "
         "positives times the negatives, and whoever knows the number of samples can narrow down how many are "
-        "positive. Where the aggregator can be relied on to follow the protocol, --protocol padded releases four "
-        "decimals and no more."
+        f"positive. Where the aggregator can be relied on to follow the protocol, --protocol {DEFAULT_PROTOCOL} "
+        "releases four decimals and no more."
     )
 
 

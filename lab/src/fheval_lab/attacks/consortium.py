@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from fheval.counting import Counts
 from fheval.engines import Engine
-from fheval.metrics.forms import Contribution, auc_contribution, auc_form
-from fheval.protocols import default_precision
-from fheval.protocols.round import DEFAULT_MAX_SAMPLES, DEFAULT_RUNS, Round, new_round_id
+from fheval.metrics.forms import Contribution, auc_contribution
+from fheval.protocols import PROTOCOLS
+from fheval.protocols.play import Contributions
+from fheval.protocols.round import DEFAULT_MAX_SAMPLES, Round, leader_set_up
 from fheval.secrets import (
     SEED_BYTES,
     Randomness,
@@ -22,40 +25,35 @@ from fheval.secrets import (
     new_seed,
     symmetric_floats,
 )
-from fheval_lab.attacks.stage import STAGES, Contributions, Stage
+from fheval.study import Study
+from fheval_lab.attacks.attacked import AttackedRound
 
 SAMPLES_PER_PARTY = 250
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consortium:
-    """Parties with synthetic data, and the shape of their rounds."""
+    """Parties with synthetic data, and the shape of their rounds; `options` are the protocol's own."""
 
     protocol: str
     parties: int = 4
     decision_points: int = 20
-    splits: int = 4
-    runs: int = DEFAULT_RUNS
     max_samples: int = DEFAULT_MAX_SAMPLES
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def round(self, engine: Engine, rng: Randomness) -> Round:
         """A round of its own."""
-        names = tuple(f"party-{number}" for number in range(1, self.parties + 1))
-        return Round(
-            id=new_round_id(rng),
+        study = Study.of(
             protocol=self.protocol,
-            engine=engine.name,
-            forms=(auc_form(self.decision_points, self.max_samples),),
-            parties=names,
-            leader=names[0],
-            precision=default_precision(self.protocol),
+            decision_points=self.decision_points,
             minimum_cohort=2,
             max_samples=self.max_samples,
-            splits=self.splits,
-            runs=self.runs,
+            **self.options,
         )
+        names = [f"party-{number}" for number in range(1, self.parties + 1)]
+        return study.round(study.call(rng, engine=engine.name, parties=names, leader=names[0]))
 
-    def stage(
+    def attacked(
         self,
         engine: Engine,
         rng: Randomness,
@@ -63,9 +61,15 @@ class Consortium:
         *,
         data: str = "now",
         size: int = 1,
-    ) -> Stage:
-        """A round over one of the data sets, with all uploads in; it may be so many times as large."""
-        return STAGES[self.protocol](engine, self.round(engine, rng), self.contributions(data, size), rng, seed)
+    ) -> AttackedRound:
+        """A round over one of the data sets, which may be so many times as large.
+
+        A consortium keeps its seed from round to round, as it keeps its keys; without one, this round has its own.
+        """
+        protocol, round_ = PROTOCOLS[self.protocol], self.round(engine, rng)
+        secrets, setup = leader_set_up(engine, round_, protocol.parameter_sets(round_), rng)
+        keys = replace(secrets, seed=seed or secrets.seed), setup
+        return AttackedRound(protocol, engine, round_, self.contributions(data, size), rng, keys=keys)
 
     def contributions(self, data: str = "now", size: int = 1) -> Contributions:
         """The parties' integers; another name stands for another data set."""

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fheval.engines import Engine
-from fheval.protocols import default_precision, padded, padded_verified, paper_malicious
+from fheval.protocols import PROTOCOLS
 from fheval.version import __version__
 from fheval_lab.attacks import guessing, nudging, released_pair, several_fields, small_field, views
 from fheval_lab.attacks.consortium import Consortium
-from fheval_lab.attacks.strategy import RESISTANT
-from fheval_lab.attacks.suite import HARMLESS, Tally
+from fheval_lab.attacks.padded_adversaries import PaddedAdversary, VerifiedAdversary
+from fheval_lab.attacks.paper_adversaries import MaliciousAdversary
+from fheval_lab.attacks.suite import HARMLESS, Tally, adversary_of
 
 
 class Finding(Protocol):
@@ -48,12 +49,12 @@ class Findings:
     @property
     def resistant(self) -> bool:
         """Whether the protocol claims to catch an aggregator that deviates."""
-        return self.consortium.protocol in RESISTANT
+        return PROTOCOLS[self.consortium.protocol].resists
 
     @property
     def harmless(self) -> float:
         """What an honest aggregator moves the AUC by as well: half the width of the rounding that is released."""
-        return HARMLESS + (default_precision(self.consortium.protocol) or 0.0) / 2
+        return HARMLESS + (PROTOCOLS[self.consortium.protocol].default_precision or 0.0) / 2
 
     @property
     def held(self) -> bool:
@@ -88,18 +89,18 @@ class Findings:
 
 def experiments(consortium: Consortium, engine: Engine) -> list[Experiment]:
     """The experiments that concern a protocol."""
-    protocol = consortium.protocol
     chosen = [Experiment("privacy", lambda: views.compare_slots(consortium, engine))]
-    if protocol in (padded.NAME, padded_verified.NAME):
+    family = adversary_of(PROTOCOLS[consortium.protocol])
+    if family in (PaddedAdversary, VerifiedAdversary):
         chosen.append(Experiment("privacy", lambda: [views.compare_uploads(consortium, engine)]))
-    if protocol == padded.NAME:
+    if family is PaddedAdversary:
         chosen.append(Experiment("privacy", lambda: [views.subtract_uploads(consortium, engine)]))
         chosen.append(Experiment("privacy", lambda: [views.divide_slots(consortium, engine)]))
         chosen.append(Experiment("privacy", released_pair.attack_released_pair))
-    if protocol == padded_verified.NAME:
+    if family is VerifiedAdversary:
         chosen += [Experiment("small_field", _in_field_of(prime)) for prime in small_field.PRIMES]
         chosen.append(Experiment("several_fields", several_fields.agreement_rates))
-    if protocol == paper_malicious.NAME:
+    if family is MaliciousAdversary:
         chosen += [Experiment("guessing", _at_toy_size(*size)) for size in guessing.TOY_SIZES]
         chosen.append(Experiment("nudge", nudging.nudge_rates))
     return chosen

@@ -59,15 +59,17 @@ def guess_rate(decision_points: int, splits: int, tries: int) -> GuessRate:
     >>> guess_rate(2, 1, tries=20).bound
     0.25
     """
-    consortium = Consortium(protocol=paper_malicious.NAME, parties=2, decision_points=decision_points, splits=splits)
+    consortium = Consortium(
+        protocol=paper_malicious.NAME, parties=2, decision_points=decision_points, options={"splits": splits}
+    )
     engine, rng = ReusedKeys(ClearEngine()), fresh_stream()
-    guesser = adversary(consortium.protocol, ScaleAllButAnchor)
+    guesser = adversary(paper_malicious.PROTOCOL, ScaleAllButAnchor)
     truth = float(consortium.true_auc())
     forged = 0
     for index in range(tries):
         if index % GUESSES_PER_ROUND == 0:
-            stage = consortium.stage(engine, rng)
+            round_ = consortium.attacked(engine, rng)
         tally = Tally(name=ScaleAllButAnchor.name, summary="", claimed=False)
-        attempt(stage, guesser, truth, tally)
+        attempt(round_, guesser, truth, tally)
         forged += tally.worst_shift >= HARMLESS
     return GuessRate(decision_points=decision_points, splits=splits, tries=tries, forged=forged)

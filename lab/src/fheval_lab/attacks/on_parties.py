@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fheval.protocols import padded, padded_verified
+from fheval.protocols.base import Stage
 from fheval.secrets import integer_below
 from fheval_lab.attacks.strategy import Knowledge, Mail, Strategy, Upload
 
@@ -33,7 +33,7 @@ class DenyDropout(DropParty):
 
     name = "deny-dropout"
     summary = "drop a party, tell only the leader"
-    targets = frozenset({padded.NAME, padded_verified.NAME})
+    needs = Stage.PADS
 
     def announce(self, roster: Sequence[str]) -> list[str]:
         """All but the victim."""

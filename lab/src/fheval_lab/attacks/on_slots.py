@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from fheval.protocols import padded_verified
 from fheval.secrets import integer_below, integer_between, permutation
 from fheval_lab.attacks.strategy import HONEST, Knowledge, Strategy, Tampering
 
@@ -117,7 +116,7 @@ class Nudge(MixSides):
 
     name = "nudge"
     summary = "mix in a hair of the denominator"
-    claimants = frozenset({padded_verified.NAME})
+    shift = float(NUDGE)
     part = NUDGE
 
 

@@ -46,7 +46,19 @@ class PaddedAdversary(padded.Aggregator):
     """
 
     plot: ClassVar[type[Strategy]]
-    earlier: ClassVar[Sequence[bytes]]
+    earlier: ClassVar[Sequence[PaddedCounts]]
+    answer: ClassVar[type[PaddedResult]] = PaddedResult
+
+    @classmethod
+    def used_slots(cls, round_: Round) -> int:
+        """How many slots of an answer sums pass through, from the first."""
+        # All the groups lie on one sheet here, at its beginning.
+        return len(cls.lay_out(round_).plan.source)
+
+    @staticmethod
+    def ciphertexts(result: PaddedResult) -> list[list[bytes]]:
+        """Those of an answer, by parameter set."""
+        return [list(sheets) for sheets in result.ciphertexts]
 
     def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None:
         super().__init__(engine, round_, setup, rng)
@@ -76,10 +88,13 @@ class PaddedAdversary(padded.Aggregator):
     def receive(self, counts: PaddedCounts) -> None:
         """Keep what arrives."""
         self.inbox[counts.sender] = counts.values
+        self.roster.append(counts.sender)
 
     def close(self) -> RosterNotice:
         """Add up what the strategy chooses, and tell the leader what it announces."""
-        mail = Mail(inbox=list(self.inbox.values()), earlier=self.earlier, forge=self.forge_upload)
+        mail = Mail(
+            inbox=list(self.inbox.values()), earlier=[counts.values for counts in self.earlier], forge=self.forge_upload
+        )
         for upload in self.strategy.choose_uploads(mail):
             self.uploads.add(upload, "a party")
         self.roster = self.strategy.announce(tuple(self.inbox))

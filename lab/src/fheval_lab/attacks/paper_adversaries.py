@@ -13,6 +13,7 @@ from fheval.protocols.blinded_ratio import FloatVector, blinding_exponents, draw
 from fheval.protocols.paper_semi_honest import the_form
 from fheval.protocols.round import PublicSetup, Round
 from fheval.secrets import Randomness, symmetric_floats
+from fheval.wire import Message
 from fheval_lab.attacks.envelope import garbled
 from fheval_lab.attacks.strategy import Knowledge, Mail, Strategy, Tampering
 
@@ -99,7 +100,18 @@ class SemiHonestAdversary(paper_semi_honest.Aggregator):
     """Deviates from `paper-semi-honest`, whose packing must be the paper's."""
 
     plot: ClassVar[type[Strategy]]
-    earlier: ClassVar[Sequence[Upload]]
+    earlier: ClassVar[Sequence[paper_semi_honest.CountShare]]
+    answer: ClassVar[type[Message]] = paper_semi_honest.BlindedResult
+
+    @staticmethod
+    def used_slots(round_: Round) -> int:
+        """How many slots of an answer sums pass through, from the first."""
+        return the_form(round_).numerator
+
+    @staticmethod
+    def ciphertexts(result: paper_semi_honest.BlindedResult) -> list[list[bytes]]:
+        """Those of an answer, by parameter set."""
+        return [list(result.ciphertexts)]
 
     def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None:
         super().__init__(engine, round_, setup, rng)
@@ -112,10 +124,11 @@ class SemiHonestAdversary(paper_semi_honest.Aggregator):
     def receive(self, share: paper_semi_honest.CountShare) -> None:
         """Keep what arrives."""
         self.inbox[share.sender] = (share.ciphertexts,)
+        self.roster.append(share.sender)
 
     def result(self) -> paper_semi_honest.BlindedResult:
         """Answer as planned, in the name of all."""
-        answers = self.forgery.answers(list(self.inbox.values()), self.earlier)
+        answers = self.forgery.answers(list(self.inbox.values()), [(share.ciphertexts,) for share in self.earlier])
         return paper_semi_honest.BlindedResult(
             round=self.round.id, roster=tuple(self.inbox), ciphertexts=answers[0] if answers else ()
         )
@@ -125,15 +138,27 @@ class MaliciousAdversary(paper_malicious.Aggregator):
     """Deviates from `paper-malicious`."""
 
     plot: ClassVar[type[Strategy]]
-    earlier: ClassVar[Sequence[Upload]]
+    earlier: ClassVar[Sequence[paper_malicious.CountShares]]
+    answer: ClassVar[type[Message]] = paper_malicious.BlindedResults
+
+    @staticmethod
+    def used_slots(round_: Round) -> int:
+        """How many slots of an answer sums pass through, from the first."""
+        splits: int = paper_malicious.SPLITS.of(round_)
+        return splits * the_form(round_).terms
+
+    @staticmethod
+    def ciphertexts(result: paper_malicious.BlindedResults) -> list[list[bytes]]:
+        """Those of an answer, by parameter set."""
+        return [[data for run in result.runs for data in run]]
 
     def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None:
         super().__init__(engine, round_, setup, rng)
         known = Knowledge(
             parties=len(round_.parties),
             runs=paper_malicious.RUNS,
-            slots=round_.splits * the_form(round_).terms,
-            anchor_slots=round_.splits,
+            slots=paper_malicious.SPLITS.of(round_) * the_form(round_).terms,
+            anchor_slots=paper_malicious.SPLITS.of(round_),
             rng=rng,
         )
         self.forgery = Forgery(self.evaluator, round_, self.plot(known), factor_bits=paper_malicious.FACTOR_BITS)
@@ -142,8 +167,9 @@ class MaliciousAdversary(paper_malicious.Aggregator):
     def receive(self, shares: paper_malicious.CountShares) -> None:
         """Keep what arrives."""
         self.inbox[shares.sender] = shares.runs
+        self.roster.append(shares.sender)
 
     def result(self) -> paper_malicious.BlindedResults:
         """Answer as planned, in the name of all."""
-        answers = self.forgery.answers(list(self.inbox.values()), self.earlier)
+        answers = self.forgery.answers(list(self.inbox.values()), [shares.runs for shares in self.earlier])
         return paper_malicious.BlindedResults(round=self.round.id, roster=tuple(self.inbox), runs=answers)

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from math import gcd, log2
 from typing import Any
 
+from fheval.protocols import padded
 from fheval.protocols.release import RoundedRelease
-from fheval.protocols.round import DEFAULT_MAX_SAMPLES, DEFAULT_PRECISION
+from fheval.protocols.round import DEFAULT_MAX_SAMPLES
 from fheval.secrets import Randomness, integer_below, integer_between
 from fheval_lab.attacks.chance import IMPLAUSIBLE, binomial_tails
 from fheval_lab.attacks.consortium import fresh_stream
@@ -113,7 +114,7 @@ def released(release: RoundedRelease, num: int, den: int, rng: Randomness) -> tu
 
 def default_release() -> RoundedRelease:
     """The release of `padded` as it is by default."""
-    return RoundedRelease.plan(DEFAULT_MAX_SAMPLES**2 // 2, DEFAULT_PRECISION)
+    return RoundedRelease.plan(DEFAULT_MAX_SAMPLES**2 // 2, padded.PROTOCOL.default_precision or 0.0)
 
 
 def guess_denominator(guess: Guess, *, perfect_model: bool = False, rounds: int = ROUNDS) -> LeakRate:

@@ -11,13 +11,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar, Generic, TypeVar
 
-from fheval.protocols import padded_verified, paper_malicious
+from fheval.protocols import Protocol
+from fheval.protocols.base import Stage
 from fheval.secrets import Randomness
 
 Upload = TypeVar("Upload")
-
-# The protocols that claim to catch an aggregator that deviates.
-RESISTANT = frozenset({paper_malicious.NAME, padded_verified.NAME})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,15 +60,15 @@ class Mail(Generic[Upload]):
 class Strategy:
     """An aggregator's plan for one round; this one follows the protocol.
 
-    `claimants` are the protocols that claim to catch it. `targets` are those it makes sense against, None for all;
-    `least_runs` is how many runs it needs. With `answers` false, the answer holds no ciphertexts; with `garbles` true,
-    `garble` changes what is in them.
+    It moves the AUC by about `shift` or more, None for far more: protocols that resist claim to catch what exceeds
+    their tolerance. `needs` is a stage without which it makes no sense, `least_runs` how many runs it needs. With
+    `answers` false, the answer holds no ciphertexts; with `garbles` true, `garble` changes what is in them.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    claimants: ClassVar[frozenset[str]] = RESISTANT
-    targets: ClassVar[frozenset[str] | None] = None
+    shift: ClassVar[float | None] = None
+    needs: ClassVar[Stage] = Stage.SUBMIT
     least_runs: ClassVar[int] = 1
     answers: ClassVar[bool] = True
     garbles: ClassVar[bool] = False
@@ -79,9 +77,15 @@ class Strategy:
         self.known = known
 
     @classmethod
-    def suits(cls, protocol: str, runs: int) -> bool:
-        """Whether it makes sense against a protocol with so many runs."""
-        return runs >= cls.least_runs and (cls.targets is None or protocol in cls.targets)
+    def suits(cls, protocol: Protocol) -> bool:
+        """Whether it makes sense against a protocol; those that resist compare two runs or more."""
+        runs = 2 if protocol.resists else 1
+        return runs >= cls.least_runs and cls.needs in [step.stage for step in protocol.steps]
+
+    @classmethod
+    def is_claimed(cls, protocol: Protocol) -> bool:
+        """Whether a protocol claims to catch it."""
+        return protocol.resists and (cls.shift is None or not protocol.tolerance)
 
     def choose_uploads(self, mail: Mail[Upload]) -> list[Upload]:
         """Which uploads are added up."""

@@ -8,29 +8,38 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fheval.engines import Engine
-from fheval.errors import FhevalError, UndefinedMetric
-from fheval.protocols import padded, padded_verified, paper_malicious, paper_semi_honest
-from fheval.protocols.round import AGGREGATOR
+from fheval.errors import ConfigError, FhevalError, UndefinedMetric
+from fheval.protocols import PROTOCOLS, Protocol, padded, padded_verified, paper_malicious, paper_semi_honest
+from fheval.protocols.base import Aggregator
 from fheval.secrets import new_seed
+from fheval_lab.attacks.attacked import AttackedRound
 from fheval_lab.attacks.catalogue import STRATEGIES
 from fheval_lab.attacks.consortium import Consortium, fresh_stream
 from fheval_lab.attacks.padded_adversaries import PaddedAdversary, VerifiedAdversary
 from fheval_lab.attacks.paper_adversaries import MaliciousAdversary, SemiHonestAdversary
 from fheval_lab.attacks.reused_keys import ReusedKeys
-from fheval_lab.attacks.stage import Stage, as_received
-from fheval_lab.attacks.strategy import RESISTANT, Strategy
+from fheval_lab.attacks.strategy import Strategy
 
 # What moves the AUC by less has changed nothing: the paper compares five decimals.
 HARMLESS = 1e-5
 
 DEFAULT_TRIES = 20
 
-_ADVERSARIES: dict[str, type[Any]] = {
-    paper_semi_honest.NAME: SemiHonestAdversary,
-    paper_malicious.NAME: MaliciousAdversary,
-    padded.NAME: PaddedAdversary,
-    padded_verified.NAME: VerifiedAdversary,
+# Who attacks which aggregator, and those that inherit from it.
+ADVERSARIES: dict[type[Aggregator], type[Any]] = {
+    paper_semi_honest.Aggregator: SemiHonestAdversary,
+    paper_malicious.Aggregator: MaliciousAdversary,
+    padded.Aggregator: PaddedAdversary,
+    padded_verified.Aggregator: VerifiedAdversary,
 }
+
+
+def adversary_of(protocol: Protocol) -> type[Any]:
+    """The aggregators that know how to attack a protocol."""
+    for kind in protocol.aggregator.__mro__:
+        if kind in ADVERSARIES:
+            return ADVERSARIES[kind]
+    raise ConfigError(f"No adversary knows how to attack {protocol.name}. Add one to fheval_lab.attacks.suite.")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,12 +89,13 @@ class Suite:
         self, consortium: Consortium, engine: Engine, strategies: Iterable[type[Strategy]] = STRATEGIES
     ) -> None:
         self.consortium = consortium
-        self.strategies = suitable(consortium.protocol, strategies)
-        self.tallies = [_new_tally(strategy, consortium.protocol) for strategy in self.strategies]
+        self.protocol = PROTOCOLS[consortium.protocol]
+        self.strategies = [strategy for strategy in strategies if strategy.suits(self.protocol)]
+        self.tallies = [_new_tally(strategy, self.protocol) for strategy in self.strategies]
         self._engine, self._rng = ReusedKeys(engine), fresh_stream()
         self._seed = new_seed(self._rng)
         self._truth = float(consortium.true_auc())
-        self._earlier = consortium.stage(self._engine, self._rng, self._seed, data="earlier").uploads()
+        self._earlier = consortium.attacked(self._engine, self._rng, self._seed, data="earlier").uploads()
 
     def steps(self, tries: int) -> list[int]:
         """What `play` is to be called with, one after the other: the numbers of the strategies, try after try."""
@@ -94,9 +104,9 @@ class Suite:
     def play(self, step: int) -> None:
         """One try of one strategy; the first strategy begins a new round."""
         if step == 0:
-            self._stage = self.consortium.stage(self._engine, self._rng, self._seed)
-        aggregator_type = adversary(self.consortium.protocol, self.strategies[step], self._earlier)
-        attempt(self._stage, aggregator_type, self._truth, self.tallies[step])
+            self._round = self.consortium.attacked(self._engine, self._rng, self._seed)
+        aggregator_type = adversary(self.protocol, self.strategies[step], self._earlier)
+        attempt(self._round, aggregator_type, self._truth, self.tallies[step])
 
 
 def run_suite(
@@ -112,17 +122,11 @@ def run_suite(
     return suite.tallies
 
 
-def suitable(protocol: str, strategies: Iterable[type[Strategy]] = STRATEGIES) -> list[type[Strategy]]:
-    """The strategies that make sense against a protocol."""
-    runs = 2 if protocol in RESISTANT else 1
-    return [strategy for strategy in strategies if strategy.suits(protocol, runs)]
-
-
-def attempt(stage: Stage, aggregator_type: type[Any], truth: float, tally: Tally) -> None:
+def attempt(round_: AttackedRound, aggregator_type: type[Any], truth: float, tally: Tally) -> None:
     """One try of one strategy: caught is whatever the parties do not take. What stops the adversary itself is a bug."""
-    answer = stage.answer(aggregator_type)
+    answer = round_.answer_of(aggregator_type)
     try:
-        (ratio,) = stage.open(as_received(answer, AGGREGATOR)).ratios
+        (ratio,) = round_.open(answer).ratios
     except FhevalError as error:
         tally.note_caught(type(error))
         return
@@ -132,11 +136,11 @@ def attempt(stage: Stage, aggregator_type: type[Any], truth: float, tally: Tally
         tally.note_accepted(abs(float(ratio) - truth))
 
 
-def adversary(protocol: str, strategy: type[Strategy], earlier: Sequence[Any] = ()) -> type[Any]:
-    """The aggregator type that carries a strategy out, for `run` or a stage of the protocol."""
-    base = _ADVERSARIES[protocol]
+def adversary(protocol: Protocol, strategy: type[Strategy], earlier: Sequence[Any] = ()) -> type[Any]:
+    """The aggregator type that carries a strategy out against a protocol."""
+    base = adversary_of(protocol)
     return type(f"{strategy.__name__}{base.__name__}", (base,), {"plot": strategy, "earlier": earlier})
 
 
-def _new_tally(strategy: type[Strategy], protocol: str) -> Tally:
-    return Tally(name=strategy.name, summary=strategy.summary, claimed=protocol in strategy.claimants)
+def _new_tally(strategy: type[Strategy], protocol: Protocol) -> Tally:
+    return Tally(name=strategy.name, summary=strategy.summary, claimed=strategy.is_claimed(protocol))

@@ -16,14 +16,16 @@ import numpy.typing as npt
 
 from fheval.engines import Engine
 from fheval.field import Residues, rational
-from fheval.protocols import padded, padded_verified, padding, paper_malicious, paper_semi_honest
-from fheval.protocols.paper_semi_honest import the_form
+from fheval.protocols import padding
+from fheval.protocols.round import AGGREGATOR
 from fheval.secrets import new_seed
+from fheval.wire import decode
+from fheval_lab.attacks.attacked import AttackedRound
 from fheval_lab.attacks.chance import IMPLAUSIBLE, same_distribution
 from fheval_lab.attacks.consortium import Consortium, fresh_stream
 from fheval_lab.attacks.released_pair import LeakRate
 from fheval_lab.attacks.reused_keys import ReusedKeys
-from fheval_lab.attacks.stage import Stage
+from fheval_lab.attacks.suite import adversary_of
 
 Sample = npt.NDArray[np.float64]
 
@@ -59,8 +61,8 @@ class Likeness:
 def compare_uploads(consortium: Consortium, engine: Engine, rounds: int = ROUNDS) -> Likeness:
     """The aggregator compares the padded counts of two data sets."""
     small, large = (
-        [_scaled(values, prime) for stage in stages for prime, values in padded_counts(stage)]
-        for stages in _stages(consortium, engine, rounds)
+        [_scaled(values, prime) for round_ in attacked for prime, values in padded_counts(round_)]
+        for attacked in _rounds(consortium, engine, rounds)
     )
     return _likeness("compare-uploads", small, large)
 
@@ -70,8 +72,8 @@ def subtract_uploads(consortium: Consortium, engine: Engine, rounds: int = ROUND
 
     Had two of them the same pad, their difference would be that of the counts, and small.
     """
-    stages, _ = _stages(consortium, engine, rounds)
-    uploads = [upload for stage in stages for upload in padded_counts(stage)]
+    attacked, _ = _rounds(consortium, engine, rounds)
+    uploads = [upload for round_ in attacked for upload in padded_counts(round_)]
     close = compared = 0
     for (prime, one), (_, other) in combinations(uploads, 2):
         distance = (one.astype(np.int64) - other.astype(np.int64)) % prime
@@ -86,9 +88,7 @@ def compare_slots(consortium: Consortium, engine: Engine, rounds: int = ROUNDS) 
 
     The released numbers themselves are left out.
     """
-    small, large = (
-        [_slots(stage, consortium.protocol) for stage in stages] for stages in _stages(consortium, engine, rounds)
-    )
+    small, large = ([_slots(round_) for round_ in attacked] for attacked in _rounds(consortium, engine, rounds))
     return [
         _likeness(f"compare-{part}-slots", [slots[index] for slots in small], [slots[index] for slots in large])
         for index, part in enumerate(("used", "unused"))
@@ -101,11 +101,11 @@ def divide_slots(consortium: Consortium, engine: Engine, rounds: int = ROUNDS) -
     Without the random vector that hides them, they would be K times products of counts, and their quotient a fraction
     of small numbers.
     """
-    stages, _ = _stages(consortium, engine, rounds)
+    attacked, _ = _rounds(consortium, engine, rounds)
     quotients = [
         (int(top) * pow(int(bottom), -1, prime), prime)
-        for stage in stages
-        for prime, slots in _decrypted(stage, consortium.protocol)
+        for round_ in attacked
+        for prime, slots in _decrypted(round_)
         for top, bottom in pairwise(slots[: consortium.decision_points - 1])
         if bottom
     ]
@@ -115,54 +115,37 @@ def divide_slots(consortium: Consortium, engine: Engine, rounds: int = ROUNDS) -
     return LeakRate(name="divide-slots", tries=len(quotients), right=right, conceded=conceded)
 
 
-def padded_counts(stage: Stage) -> list[tuple[int, Residues]]:
+def padded_counts(round_: AttackedRound) -> list[tuple[int, Residues]]:
     """What each party sent for each prime, as the aggregator reads it."""
-    layout = _LAYOUTS[stage.round.protocol](stage.round)
+    layout = adversary_of(round_.protocol).lay_out(round_.round)
     found = []
-    for upload in stage.uploads():
+    for upload in round_.uploads():
         reader = padding.UploadSum(2 * layout.terms * len(layout.primes))
-        reader.add(upload, "a party")
+        reader.add(upload.values, "a party")
         found += list(zip(layout.primes, reader.totals(layout.primes), strict=True))
     return found
 
 
-_LAYOUTS = {padded.NAME: padded.Layout.of, padded_verified.NAME: padded_verified.lay_out}
-
-_AGGREGATORS: dict[str, type[Any]] = {
-    padded.NAME: padded.Aggregator,
-    padded_verified.NAME: padded_verified.Aggregator,
-    paper_semi_honest.NAME: paper_semi_honest.Aggregator,
-    paper_malicious.NAME: paper_malicious.Aggregator,
-}
-
-
-def _slots(stage: Stage, protocol: str) -> tuple[Sample, Sample]:
+def _slots(round_: AttackedRound) -> tuple[Sample, Sample]:
     """All numbers in the slots of an answer but the released ones: those that sums pass through, and the others."""
-    if protocol in _LAYOUTS:
-        # All the groups lie on one sheet here, at its beginning.
-        used = len(_LAYOUTS[protocol](stage.round).plan.source)
-        parts = [_scaled(slots, prime) for prime, slots in _decrypted(stage, protocol)]
+    used = adversary_of(round_.protocol).used_slots(round_.round)
+    decrypted = _decrypted(round_)
+    if decrypted[0][0]:
+        parts = [_scaled(slots, prime) for prime, slots in decrypted]
         return np.concatenate([part[:used] for part in parts]), np.concatenate([part[used:] for part in parts])
-    form = the_form(stage.round)
-    used = form.numerator if protocol == paper_semi_honest.NAME else stage.round.splits * form.terms
-    parts = [part for _, slots in _decrypted(stage, protocol) for part in (slots.real, slots.imag)]
+    parts = [part for _, slots in decrypted for part in (slots.real, slots.imag)]
     # The first slot holds a released number, in its real part.
     return np.concatenate([part[1:used] for part in parts]), np.concatenate([part[used:] for part in parts])
 
 
-def _decrypted(stage: Stage, protocol: str) -> list[tuple[int, Any]]:
+def _decrypted(round_: AttackedRound) -> list[tuple[int, Any]]:
     """What a key holder decrypts of an honest answer: the plain modulus, 0 for CKKS, and the slots."""
-    result: Any = stage.answer(_AGGREGATORS[protocol])
-    if protocol in _LAYOUTS:
-        sets = padding.parameter_sets(_LAYOUTS[protocol](stage.round).primes)
-        answers = [list(sheets) for sheets in result.ciphertexts]
-    elif protocol == paper_malicious.NAME:
-        sets, answers = [paper_malicious.parameters(stage.round)], [[data for run in result.runs for data in run]]
-    else:
-        sets, answers = [paper_semi_honest.parameters(stage.round)], [list(result.ciphertexts)]
+    family = adversary_of(round_.protocol)
+    result = decode(round_.answer_of(round_.protocol.aggregator), family.answer, sender=AGGREGATOR)
+    sets, keys = round_.protocol.parameter_sets(round_.round), round_.secrets.keys
     return [
-        (chosen.plain_modulus, stage.engine.key_holder(chosen, key).decrypt(data))
-        for chosen, key, ciphertexts in zip(sets, stage.secrets.keys, answers, strict=True)
+        (chosen.plain_modulus, round_.engine.key_holder(chosen, key).decrypt(data))
+        for chosen, key, ciphertexts in zip(sets, keys, family.ciphertexts(result), strict=True)
         for data in ciphertexts
     ]
 
@@ -176,9 +159,9 @@ def _scaled(values: Residues, prime: int) -> Sample:
     return values.astype(np.float64) / prime
 
 
-def _stages(consortium: Consortium, engine: Engine, rounds: int) -> tuple[list[Stage], list[Stage]]:
+def _rounds(consortium: Consortium, engine: Engine, rounds: int) -> tuple[list[AttackedRound], list[AttackedRound]]:
     """Rounds over a data set, and over one that is many times as large."""
     reused, rng = ReusedKeys(engine), fresh_stream()
     seed = new_seed(rng)
-    small, large = ([consortium.stage(reused, rng, seed, size=size) for _ in range(rounds)] for size in (1, SIZE))
+    small, large = ([consortium.attacked(reused, rng, seed, size=size) for _ in range(rounds)] for size in (1, SIZE))
     return small, large

@@ -7,30 +7,24 @@ does not depend on what is inside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from time import process_time
-from types import ModuleType
 
+import msgspec
 import numpy as np
 
 from fheval import wire
 from fheval.engines import Engine
-from fheval.field import Residues
-from fheval.metrics.forms import Contribution, auc_form
-from fheval.protocols import padded, padded_verified, padding, paper_malicious, paper_semi_honest
-from fheval.protocols.round import (
-    AGGREGATOR,
-    DEFAULT_MAX_SAMPLES,
-    PartySecrets,
-    PublicSetup,
-    Round,
-    leader_set_up,
-    new_round_id,
-)
-from fheval.secrets import SystemRandomness, residues
-from fheval.wire import Message
+from fheval.metrics.forms import Contribution
+from fheval.protocols import PROTOCOLS
+from fheval.protocols.base import Ask, Stage
+from fheval.protocols.play import Members
+from fheval.protocols.round import PublicSetup
+from fheval.secrets import SystemRandomness
+from fheval.study import Study
 
 DISTINCT_UPLOADS = 4
 
@@ -76,26 +70,50 @@ def aggregator_work(engine: Engine, protocol: str, parties: int, decision_points
     computing, writing. Loading the public keys is not: that is set-up, and serves many rounds.
     """
     rng = SystemRandomness()
-    names = tuple(f"party-{number}" for number in range(parties))
-    round_ = Round(
-        id=new_round_id(rng),
-        protocol=protocol,
-        engine=engine.name,
-        forms=(auc_form(decision_points, DEFAULT_MAX_SAMPLES),),
-        parties=names,
-        leader=names[0],
-        precision=1e-4 if protocol == padded.NAME else None,
-    )
-    setup, uploads, begin = _PREPARATIONS[protocol](engine, round_, rng)
-    ahead = min(UPLOADS_AHEAD, MEMORY_AHEAD // len(next(uploads())))
+    names = [f"party-{number}" for number in range(parties)]
+    study = Study.of(protocol=protocol, decision_points=decision_points)
+    round_ = study.round(study.call(rng, engine=engine.name, parties=names, leader=names[0]))
+    own = {name: [_contribution(decision_points, number)] for number, name in enumerate(names[:DISTINCT_UPLOADS])}
+    members = Members(PROTOCOLS[protocol], engine, round_, own, rng)
+    uploads = _Uploads(members, names)
+    # What the leader sends is made once, in the first play.
+    kept: dict[Stage, list[tuple[str, bytes]]] = {}
 
     def once() -> float:
-        play = begin(wire.decode(setup, PublicSetup, sender=names[0]))
+        setup = wire.decode(members.setup, PublicSetup, sender=names[0])
+        playing = members.protocol.aggregator(engine, round_, setup, rng).play()
         watch = _Stopwatch()
-        play(watch.outside(uploads(), ahead))
+        ask = next(playing)
+        while ask.stage is not Stage.RESULT:
+            if ask.stage is Stage.SUBMIT:
+                ask = playing.send(watch.outside(iter(uploads), uploads.ahead))
+            else:
+                ask = playing.send(watch.elsewhere(partial(_kept, kept, members, ask)))
         return watch.stop()
 
     return once
+
+
+def _kept(kept: dict[Stage, list[tuple[str, bytes]]], members: Members, ask: Ask) -> list[tuple[str, bytes]]:
+    if ask.stage not in kept:
+        kept[ask.stage] = list(members.replies(ask))
+    return kept[ask.stage]
+
+
+class _Uploads:
+    """An upload of every party, made when it is asked for: those of a few, sent again under other names."""
+
+    def __init__(self, members: Members, names: list[str]) -> None:
+        kind = members.protocol.aggregator.upload
+        sent = [members.answer(name, Stage.SUBMIT, b"") for name in names[:DISTINCT_UPLOADS]]
+        self._messages = [wire.decode(data, kind, sender="a party") for data in sent]
+        self._names = names
+        self.ahead = min(UPLOADS_AHEAD, MEMORY_AHEAD // len(sent[0]))
+
+    def __iter__(self) -> Iterator[tuple[str, bytes]]:
+        for number, name in enumerate(self._names):
+            message = self._messages[number % DISTINCT_UPLOADS]
+            yield name, wire.encode(msgspec.structs.replace(message, sender=name))
 
 
 class _Stopwatch:
@@ -105,15 +123,17 @@ class _Stopwatch:
         self._start = process_time()
         self._elsewhere = 0.0
 
-    def outside(self, uploads: Iterator[bytes], ahead: int) -> Iterator[bytes]:
+    def outside(self, uploads: Iterator[tuple[str, bytes]], ahead: int) -> Iterator[tuple[str, bytes]]:
         """Make `ahead` uploads at a time, since reading the clock for each would take as long as adding it."""
-        while True:
-            left = process_time()
-            made = list(islice(uploads, ahead))
-            self._elsewhere += process_time() - left
-            if not made:
-                return
+        while made := self.elsewhere(lambda: list(islice(uploads, ahead))):
             yield from made
+
+    def elsewhere(self, make: Callable[[], list[tuple[str, bytes]]]) -> list[tuple[str, bytes]]:
+        """Let others work while the watch stands still."""
+        left = process_time()
+        made = make()
+        self._elsewhere += process_time() - left
+        return made
 
     def stop(self) -> float:
         return process_time() - self._start - self._elsewhere
@@ -123,110 +143,3 @@ def _contribution(decision_points: int, number: int) -> Contribution:
     steps = np.arange(decision_points, dtype=np.int64)
     tp, fp = steps * (number + 2), steps * (number + 1)
     return Contribution(np.append(tp[1:] + tp[:-1], tp[-1]), np.append(fp[1:] - fp[:-1], 2 * fp[-1]))
-
-
-Play = Callable[[Iterator[bytes]], None]
-Prepared = tuple[bytes, Callable[[], Iterator[bytes]], Callable[[PublicSetup], Play]]
-
-
-def _prepare_semi_honest(engine: Engine, round_: Round, rng: SystemRandomness) -> Prepared:
-    def submit(secrets: PartySecrets, own: Contribution) -> Message:
-        return paper_semi_honest.party_submit(engine, round_, secrets, round_.leader, own)
-
-    return _prepare_ciphertexts(engine, round_, rng, paper_semi_honest, paper_semi_honest.CountShare, submit)
-
-
-def _prepare_malicious(engine: Engine, round_: Round, rng: SystemRandomness) -> Prepared:
-    def submit(secrets: PartySecrets, own: Contribution) -> Message:
-        return paper_malicious.party_submit(engine, round_, secrets, round_.leader, own, rng)
-
-    return _prepare_ciphertexts(engine, round_, rng, paper_malicious, paper_malicious.CountShares, submit)
-
-
-def _prepare_ciphertexts(
-    engine: Engine,
-    round_: Round,
-    rng: SystemRandomness,
-    protocol: ModuleType,
-    upload: type[Message],
-    submit: Callable[[PartySecrets, Contribution], Message],
-) -> Prepared:
-    secrets, setup = leader_set_up(engine, round_, [protocol.parameters(round_)], rng)
-    points = round_.forms[0].terms
-    made = [submit(secrets, _contribution(points, number)) for number in range(DISTINCT_UPLOADS)]
-
-    def begin(keys: PublicSetup) -> Play:
-        aggregator = protocol.Aggregator(engine, round_, keys, rng)
-
-        def play(uploads: Iterator[bytes]) -> None:
-            for data in uploads:
-                aggregator.receive(wire.decode(data, upload, sender=AGGREGATOR))
-            wire.encode(aggregator.result())
-
-        return play
-
-    return wire.encode(setup), _renamed(made, round_), begin
-
-
-def _prepare_padded(engine: Engine, round_: Round, rng: SystemRandomness) -> Prepared:
-    return _prepare_pads(engine, round_, rng, padded.Aggregator)
-
-
-def _prepare_padded_verified(engine: Engine, round_: Round, rng: SystemRandomness) -> Prepared:
-    return _prepare_pads(engine, round_, rng, padded_verified.Aggregator)
-
-
-def _prepare_pads(
-    engine: Engine, round_: Round, rng: SystemRandomness, aggregator_type: type[padded.Aggregator]
-) -> Prepared:
-    layout = aggregator_type.lay_out(round_)
-    secrets, setup = leader_set_up(engine, round_, padding.parameter_sets(layout.primes), rng)
-    # An upload is uniform to whoever lacks the seed, so a random one is as good as a real one.
-    made = [
-        padded.PaddedCounts(
-            round=round_.id,
-            sender=round_.parties[0],
-            values=padding.pack([_uniform(prime, 2 * layout.terms, rng) for prime in layout.primes]),
-        )
-        for _ in range(DISTINCT_UPLOADS)
-    ]
-    sums = [_uniform(prime, 2 * layout.terms, rng) for prime in layout.primes]
-    sealed = padding.leader_encrypt(engine, secrets, layout.primes, layout.plan, sums)
-    pads = wire.encode(padded.PadSums(round=round_.id, sender=round_.leader, roster=round_.parties, ciphertexts=sealed))
-
-    def begin(keys: PublicSetup) -> Play:
-        aggregator = aggregator_type(engine, round_, keys, rng)
-
-        def play(uploads: Iterator[bytes]) -> None:
-            for data in uploads:
-                aggregator.receive(wire.decode(data, padded.PaddedCounts, sender=AGGREGATOR))
-            wire.encode(aggregator.close())
-            wire.encode(aggregator.result(wire.decode(pads, padded.PadSums, sender=round_.leader)))
-
-        return play
-
-    return wire.encode(setup), _renamed(made, round_), begin
-
-
-def _uniform(prime: int, count: int, rng: SystemRandomness) -> Residues:
-    return residues(rng, prime, count)
-
-
-def _renamed(messages: Sequence[Message], round_: Round) -> Callable[[], Iterator[bytes]]:
-    """Give every party an upload, made when it is asked for."""
-    fields = [{name: getattr(each, name) for name in each.__struct_fields__} for each in messages]
-
-    def encoded() -> Iterator[bytes]:
-        for number, name in enumerate(round_.parties):
-            chosen = fields[number % len(fields)]
-            yield wire.encode(type(messages[0])(**{**chosen, "sender": name}))
-
-    return encoded
-
-
-_PREPARATIONS: dict[str, Callable[[Engine, Round, SystemRandomness], Prepared]] = {
-    paper_semi_honest.NAME: _prepare_semi_honest,
-    paper_malicious.NAME: _prepare_malicious,
-    padded.NAME: _prepare_padded,
-    padded_verified.NAME: _prepare_padded_verified,
-}

@@ -7,25 +7,14 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from fheval.engines import Engine
+from fheval.protocols import PROTOCOLS, Protocol
+from fheval.protocols.base import Stage
 from fheval_lab.bench.aggregators import Measurement, Ratio, aggregator_work
 from fheval_lab.bench.counting import counting_speedup
-
-PADDED, VERIFIED = "padded", "padded-verified"
-SEMI_HONEST, MALICIOUS = "paper-semi-honest", "paper-malicious"
 
 DECISION_POINTS = 100
 PARTIES = 100
 MANY_PARTIES = 10_000
-
-# What is measured on each engine: protocol, parties.
-WORK = (
-    (SEMI_HONEST, PARTIES),
-    (MALICIOUS, PARTIES),
-    (PADDED, PARTIES),
-    (PADDED, MANY_PARTIES),
-    (VERIFIED, PARTIES),
-    (VERIFIED, MANY_PARTIES),
-)
 
 # So long an aggregator is played in a repetition, and the mean counts: a machine that is slow for a tenth of a second
 # at a time is then as slow for a protocol that takes that long as for one that takes seconds.
@@ -33,6 +22,21 @@ LEAST_SECONDS = 0.5
 
 # For each of them, the seconds of every repetition.
 Seconds = dict[tuple[str, int], list[float]]
+
+
+def work() -> list[tuple[str, int]]:
+    """What is measured on each engine: protocols, and numbers of parties; many where work hardly grows with them."""
+    few = [(name, PARTIES) for name in PROTOCOLS]
+    return sorted([*few, *((each.name, MANY_PARTIES) for each in _with_pads())])
+
+
+def _with_pads() -> list[Protocol]:
+    return [each for each in PROTOCOLS.values() if Stage.PADS in [step.stage for step in each.steps]]
+
+
+def _of_paper() -> dict[bool, Protocol]:
+    """The paper's protocols, by whether they resist."""
+    return {each.resists: each for each in PROTOCOLS.values() if not each.batch}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +94,7 @@ def aggregator_seconds(engine: Engine, repeats: int, say: Callable[[str], None])
     within a repetition change little.
     """
     works = {}
-    for protocol, parties in WORK:
+    for protocol, parties in work():
         say(f"{engine.name}: {protocol}, {parties:,} parties")
         works[protocol, parties] = aggregator_work(engine, protocol, parties, DECISION_POINTS)
         works[protocol, parties]()
@@ -118,19 +122,21 @@ def engine_ratios(engine: str, seconds: Seconds) -> list[Ratio]:
         pairs = zip(seconds[top], seconds[bottom], strict=True)
         return _ratio(name, engine, [upper / lower for upper, lower in pairs], limit)
 
-    return [
+    paper = {resists: each.name for resists, each in _of_paper().items()}
+    ratios = [
         _ratio(
-            f"{SEMI_HONEST}: seconds a party, {PARTIES} parties",
+            f"{paper[False]}: seconds a party, {PARTIES} parties",
             engine,
-            [each / PARTIES for each in seconds[SEMI_HONEST, PARTIES]],
+            [each / PARTIES for each in seconds[paper[False], PARTIES]],
             0.010,
         ),
-        over(f"{MALICIOUS} / {SEMI_HONEST}", (MALICIOUS, PARTIES), (SEMI_HONEST, PARTIES), 2.2),
-        over(f"{PADDED} / {SEMI_HONEST}", (PADDED, PARTIES), (SEMI_HONEST, PARTIES), 0.1),
-        over(f"{VERIFIED} / {MALICIOUS}", (VERIFIED, PARTIES), (MALICIOUS, PARTIES), 0.1),
-        over(f"{PADDED}: {MANY_PARTIES:,} parties / {PARTIES}", (PADDED, MANY_PARTIES), (PADDED, PARTIES), 1.5),
-        over(f"{VERIFIED}: {MANY_PARTIES:,} parties / {PARTIES}", (VERIFIED, MANY_PARTIES), (VERIFIED, PARTIES), 1.5),
+        over(f"{paper[True]} / {paper[False]}", (paper[True], PARTIES), (paper[False], PARTIES), 2.2),
     ]
+    for each in _with_pads():
+        name, other = each.name, paper[each.resists]
+        ratios.append(over(f"{name} / {other}", (name, PARTIES), (other, PARTIES), 0.1))
+        ratios.append(over(f"{name}: {MANY_PARTIES:,} parties / {PARTIES}", (name, MANY_PARTIES), (name, PARTIES), 1.5))
+    return ratios
 
 
 def _ratio(name: str, engine: str, values: Sequence[float], limit: float) -> Ratio:

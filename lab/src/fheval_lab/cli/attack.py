@@ -57,11 +57,11 @@ def attack(
     # The libraries read this when they are loaded, which is why they are imported below.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from fheval.engines import load_engine
-    from fheval.protocols import PROTOCOLS, default_precision
+    from fheval.protocols import PROTOCOLS
     from fheval_lab.attacks import Consortium, strategies_named
 
     if protocol is not None:
-        default_precision(protocol)  # refuses a protocol that does not exist
+        PROTOCOLS[protocol]  # refuses a protocol that does not exist
     chosen = strategies_named(strategy or [])
     loaded = load_engine(engine)
     found = [

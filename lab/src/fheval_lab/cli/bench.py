@@ -35,10 +35,10 @@ def bench(
     threads = os.environ.setdefault("OMP_NUM_THREADS", "1")
     from fheval.cli.progress import steps
     from fheval.engines import available_engines, load_engine
-    from fheval_lab.bench.suite import WORK, run_bench
+    from fheval_lab.bench.suite import run_bench, work
 
     engines = [load_engine(name) for name in ([engine] if engine else available_engines())]
-    with steps(len(engines) * (len(WORK) + repeats) + 1, quiet=quiet) as on_step:
+    with steps(len(engines) * (len(work()) + repeats) + 1, quiet=quiet) as on_step:
         result = run_bench(engines, repeats=repeats, samples=samples, on_step=on_step)
     content: dict[str, Any] = {
         "threads": threads,

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fheval.engines import Engine
-from fheval.metrics.forms import Contribution, auc_form
-from fheval.protocols import run_round
-from fheval.protocols.round import DEFAULT_MAX_SAMPLES, Round, new_round_id
-from fheval.protocols.watch import InProcess
+from fheval.metrics.forms import Contribution
+from fheval.protocols import PROTOCOLS
+from fheval.protocols.play import Watch, play
 from fheval.secrets import SystemRandomness
+from fheval.study import Study
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,20 +35,12 @@ class Traffic:
 
 def play_for_traffic(engine: Engine, protocol: str, parties: int, decision_points: int) -> Traffic:
     """Play a round; sizes do not depend on what is counted."""
-    rng = SystemRandomness()
-    names = tuple(f"party-{number}" for number in range(1, parties + 1))
-    round_ = Round(
-        id=new_round_id(rng),
-        protocol=protocol,
-        engine=engine.name,
-        forms=(auc_form(decision_points, DEFAULT_MAX_SAMPLES),),
-        parties=names,
-        leader=names[0],
-        precision=1e-4 if protocol == "padded" else None,
-    )
-    post = InProcess()
-    run_round(engine, round_, {name: [_steps(decision_points)] for name in names}, rng, post)
-    return _traffic(post.sizes)
+    rng, watch = SystemRandomness(), Watch()
+    names = [f"party-{number}" for number in range(1, parties + 1)]
+    study = Study.of(protocol=protocol, decision_points=decision_points)
+    round_ = study.round(study.call(rng, engine=engine.name, parties=names, leader=names[0]))
+    play(PROTOCOLS[protocol], engine, round_, {name: [_steps(decision_points)] for name in names}, rng, watch)
+    return _traffic(watch.sizes)
 
 
 def _steps(points: int) -> Contribution:

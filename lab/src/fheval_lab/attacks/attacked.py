@@ -1,0 +1,59 @@
+"""The honest side of a round, ready to be attacked: parties have uploaded, and any aggregator may now answer.
+
+It is the player of all rounds, except that a member answers the same request with the same bytes, as a vault does: many
+aggregators can answer the same uploads, so that a try of a strategy costs the aggregator's work only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fheval import wire
+from fheval.protocols.base import Aggregator, Stage
+from fheval.protocols.play import Members
+from fheval.protocols.round import PublicSetup, Verdict
+
+_Noted = tuple[bytes, "tuple[str, ...] | None"]
+
+
+class AttackedRound(Members):
+    """The members of one round, who answer as many aggregators as try their luck."""
+
+    _answers: dict[tuple[str, Stage, bytes], _Noted]
+
+    def answer(self, party: str, stage: Stage, body: bytes) -> bytes:
+        """What one member answers; the same request gets the same bytes."""
+        if not hasattr(self, "_answers"):
+            self._answers = {}
+        key = (party, stage, body)
+        if key not in self._answers:
+            self._answers[key] = super().answer(party, stage, body), self.rosters.get(party)
+        data, roster = self._answers[key]
+        if roster is not None:
+            self.rosters[party] = roster
+        return data
+
+    def uploads(self) -> list[Any]:
+        """What the parties sent."""
+        kind = self.protocol.aggregator.upload
+        sent = ((party, self.answer(party, Stage.SUBMIT, b"")) for party in self.round.parties)
+        return [wire.decode(data, kind, sender=party) for party, data in sent]
+
+    def answer_of(self, kind: type[Aggregator]) -> bytes:
+        """Let an aggregator of this type play until it has an answer."""
+        setup = wire.decode(self.setup, PublicSetup, sender=self.round.leader)
+        playing = kind(self.engine, self.round, setup, self.rng).play()
+        ask = next(playing)
+        while ask.stage is not Stage.RESULT:
+            ask = playing.send(self.replies(ask))
+        return next(iter(ask.bodies.values()))
+
+    def open(self, answer: bytes) -> Verdict:
+        """Open the answer as the parties do, or raise why they refuse it."""
+        # Where the leader was told a roster, it gave pads for that one; elsewhere all parties uploaded.
+        roster = self.rosters.get(self.round.leader, self.round.parties)
+        return self.protocol.open(self.engine, self.round, self.secrets, roster, answer)
+
+    def outcome(self, kind: type[Aggregator]) -> Verdict:
+        """What the parties end up with when this aggregator answers."""
+        return self.open(self.answer_of(kind))

@@ -1,0 +1,241 @@
+"""A party's share of a study: its rows, counted chunk by chunk, become integers for every ratio form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fheval.counting import UNNAMED, Column, Counts, Table, TableFile, count_file
+from fheval.counting.chunks import first_bad_label, first_bad_score
+from fheval.errors import ConfigError, InputError
+from fheval.metrics.fixed_point import Integers
+from fheval.metrics.forms import Contribution, auc_contribution
+from fheval.metrics.resampling import Resampler
+from fheval.metrics.statistics import MOST_ROWS, Rows, Statistic, Task, Weights
+from fheval.secrets import Randomness, derive, new_seed
+from fheval.study import Evaluation, Slice, Study
+
+Scores = ArrayLike | Mapping[str, ArrayLike]
+
+# Labels and scores, a table, tables or a file that can be gone through more than once, or counts for an AUC alone.
+PartyData = tuple[ArrayLike, Scores] | Table | Iterable[Table] | Counts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A party's share of a study: how many rows it has, and its integers for every form."""
+
+    rows: int = field(repr=False)
+    contributions: Sequence[Contribution] = field(repr=False)
+
+
+def count_share(study: Study, groups: Sequence[str], data: PartyData, name: str, rng: Randomness) -> Share:
+    """Count a party's data; `name` stands for it in messages, `rng` draws the weights of its resamples."""
+    if study.is_one_auc:
+        counts = _auc_counts(data, study, name)
+        if counts is not None:
+            return Share(rows=counts.samples, contributions=[auc_contribution(counts)])
+    tally = tally_party(study, groups, tables_of(data, name), derive(new_seed(rng), "bootstrap", name))
+    return Share(rows=tally.rows, contributions=tally.contributions())
+
+
+def _auc_counts(data: PartyData, study: Study, name: str) -> Counts | None:
+    """Counts at decision points, where they say everything that is asked for; None where rows must be looked at."""
+    (model,) = study.models
+    if isinstance(data, TableFile):
+        label = data.columns.label
+        return count_file(data.path, study.grid, label_column=label, score_column=model or None)
+    if isinstance(data, Counts):
+        if data.grid != study.grid:
+            raise ConfigError(f"The counts of {name} are on another grid than the round's. Count again on one grid.")
+        return data
+    if isinstance(data, tuple) and not isinstance(scores := data[1], Mapping):
+        return Counts.from_scores(data[0], scores, study.grid, source=name)
+    return None
+
+
+def models_of(parties: Iterable[PartyData]) -> tuple[str, ...]:
+    """The models of the first party that names any; every party must have them all."""
+    for data in parties:
+        if isinstance(data, TableFile):
+            return data.columns.models or (UNNAMED,)
+        if not isinstance(data, Counts) and not (isinstance(data, tuple) and not isinstance(data[1], Mapping)):
+            for table in tables_of(data, "The data"):
+                return tuple(table.scores)
+    return (UNNAMED,)
+
+
+def tables_of(data: PartyData, name: str) -> Iterable[Table]:
+    """A party's rows as tables, one at a time."""
+    if isinstance(data, Counts):
+        raise ConfigError(f"The counts of {name} carry an AUC and nothing else. Give its labels and scores.")
+    if isinstance(data, Table):
+        return (data,)
+    if isinstance(data, tuple):
+        table = Table.of(*data, source=name)
+        if not len(table):
+            raise InputError(f"{name}: there are no rows. Give at least one label and score.")
+        return (table,)
+    return data
+
+
+class PartyTally:
+    """Counts everything that a study needs, in one pass; memory does not depend on the number of rows.
+
+    (With clusters it grows by a byte for each cluster and resample.)
+    """
+
+    def __init__(self, study: Study, groups: Sequence[str], rng: Randomness) -> None:
+        self.study = study
+        self.groups = tuple(groups)
+        self.rows = 0
+        self._resampler = Resampler(study.replicates, rng)
+        self._statistics: dict[Task, list[Statistic]] = {}
+        for statistic in study.statistics():
+            self._statistics.setdefault(statistic.task, []).append(statistic)
+        self._counted: dict[tuple[Slice, Statistic], Integers] = {}
+
+    def add(self, table: Table) -> None:
+        """Count a stretch of rows; an `InputError` names a bad value, and the tally is then of no use."""
+        self._check_models(table)
+        for start in range(0, len(table), MOST_ROWS):
+            self._add_block(table.rows(start, start + MOST_ROWS))
+        self.rows += len(table)
+
+    def contributions(self) -> list[Contribution]:
+        """The integers of every form, in the order of `Study.forms`; of a curve, the sums by slice and statistic."""
+        if self.study.release == "ratios":
+            return [each for evaluation in self.study.evaluations(self.groups) for each in self._of(evaluation)]
+        sums = [
+            self._sums(where, statistic)[0]
+            for where in self.study.slices(self.groups)
+            for statistic in self.study.statistics()
+        ]
+        return [Contribution(left=np.concatenate(sums), right=np.zeros(0, dtype=np.int64))]
+
+    def _of(self, evaluation: Evaluation) -> Iterator[Contribution]:
+        counted = self._sums(evaluation.where, self.study.statistic(evaluation.spec))
+        left, right = evaluation.spec.metric.sides(counted)
+        return (Contribution(left=left[line], right=right[line]) for line in range(len(left)))
+
+    def _sums(self, where: Slice, statistic: Statistic) -> Integers:
+        nothing = np.zeros((1 + self.study.replicates, statistic.width), dtype=np.int64)
+        return self._counted.setdefault((where, statistic), nothing)
+
+    def _check_models(self, table: Table) -> None:
+        wanted = len(self.study.classes) or 1
+        for model in self.study.models:
+            columns = table.scores.get(model, ())
+            if len(columns) != wanted:
+                raise ConfigError(
+                    f"{table.labels.place.file or 'A party'} has {len(columns)} columns of scores for model {model!r} "
+                    f"where the study needs {wanted}. Give one for each class, or one for labels 0 and 1."
+                )
+
+    def _add_block(self, block: Table) -> None:
+        weights = self._resampler.weigh(block, by_cluster=self.study.by_cluster)
+        groups = self._groups(block)
+        for task, statistics in self._statistics.items():
+            for model, label, rows in self._views(block, task):
+                for group, chosen in groups.items():
+                    part = rows if chosen is None else rows.at(chosen)
+                    part_weights = weights if chosen is None else weights[:, chosen]
+                    self._tally(Slice(model, label, group), statistics, part, part_weights)
+
+    def _tally(self, where: Slice, statistics: Iterable[Statistic], rows: Rows, weights: Weights) -> None:
+        for statistic in statistics:
+            sums = self._sums(where, statistic)
+            sums += statistic.tally(rows, weights)
+
+    def _groups(self, block: Table) -> dict[str | None, NDArray[np.intp] | None]:
+        chosen: dict[str | None, NDArray[np.intp] | None] = {None: None}
+        if self.groups:
+            if block.groups is None:
+                raise ConfigError(f"A party has no column {self.study.group_column!r} to group by. Name one.")
+            for group in self.groups:
+                chosen[group] = np.flatnonzero(block.groups.values == group)
+        return chosen
+
+    def _views(self, block: Table, task: Task) -> Iterator[tuple[str, str | None, Rows]]:
+        for model in self.study.models:
+            columns = block.scores[model]
+            if task == "regression":
+                yield model, None, regression_rows(block, columns[0], self.study)
+            elif not self.study.classes:
+                labels = binary_labels(block)
+                yield model, None, Rows(labels, binary_scores(block, columns[0], self.study))
+            else:
+                numbers = class_numbers(block, self.study.classes)
+                for number, label in enumerate(self.study.classes):
+                    labels = (numbers == number).astype(np.uint8)
+                    yield model, label, Rows(labels, binary_scores(block, columns[number], self.study))
+
+
+def tally_party(study: Study, groups: Sequence[str], tables: Iterable[Table], rng: Randomness) -> PartyTally:
+    """Count a party's tables one at a time, the groups that are published by themselves as well.
+
+    `rng` draws the weights of its resamples.
+    """
+    tally = PartyTally(study, groups, rng)
+    for table in tables:
+        tally.add(table)
+    return tally
+
+
+def binary_labels(table: Table) -> NDArray[np.uint8]:
+    """Labels 0 and 1; anything else is refused."""
+    column = table.labels
+    if column.values.dtype.kind not in "biuf" and len(table):
+        raise table.refuse(column, 0, f"the label {column.values[0]!r} is neither 0 nor 1; name the classes")
+    bad = first_bad_label(column.values)
+    if bad is not None:
+        raise table.refuse(column, bad, f"the label {column.values[bad]} is neither 0 nor 1")
+    return column.values.astype(np.uint8)
+
+
+def class_numbers(table: Table, classes: tuple[str, ...]) -> NDArray[np.intp]:
+    """The position of each label among the classes; a label that is none of them is refused."""
+    names = _as_text(table.labels.values)
+    numbers = np.full(len(table), -1, dtype=np.intp)
+    for number, name in enumerate(classes):
+        numbers[names == name] = number
+    if (numbers < 0).any():
+        bad = int(np.argmin(numbers))
+        raise table.refuse(table.labels, bad, f"the label {str(names[bad])!r} is none of the classes")
+    return numbers
+
+
+def binary_scores(table: Table, column: Column, study: Study) -> NDArray[np.float64]:
+    """Scores that the grid accepts; anything else is refused."""
+    scores = column.values.astype(np.float64)
+    bad = first_bad_score(scores, study.grid.score_range)
+    if bad is not None:
+        wanted = "[0, 1]" if study.grid.scores == "probability" else "the finite numbers"
+        raise table.refuse(column, bad, f"the score {scores[bad]} is outside {wanted}")
+    return scores
+
+
+def regression_rows(table: Table, column: Column, study: Study) -> Rows:
+    """True and predicted values within the target range; anything else is refused."""
+    low, high = study.target_range or (0.0, 1.0)
+    checked = []
+    for each in (table.labels, column):
+        if each.values.dtype.kind not in "biuf" and len(table):
+            raise table.refuse(each, 0, f"{each.values[0]!r} is not a number")
+        values = each.values.astype(np.float64)
+        bad = first_bad_score(values, (low, high))
+        if bad is not None:
+            raise table.refuse(each, bad, f"the value {values[bad]} is outside the target range [{low:g}, {high:g}]")
+        checked.append(values)
+    return Rows(*checked)
+
+
+def _as_text(labels: NDArray[np.generic]) -> NDArray[np.str_]:
+    """Labels as they are written in a list of classes: whole numbers without a point."""
+    if labels.dtype.kind in "biuf":
+        numbers = labels.astype(np.float64).tolist()
+        return np.asarray([str(int(n)) if n.is_integer() else str(n) for n in numbers], dtype=np.str_)
+    return labels.astype(np.str_)

@@ -1,0 +1,426 @@
+"""What a protocol consists of. Each is one object in one file; `fheval.protocols.PROTOCOLS` lists them.
+
+A round is a series of stages. At each, the aggregator asks some of the members and goes on with what they answer:
+
+    protocol.aggregator(…).play()      yields an `Ask` for each stage and is sent the `Replies`
+    protocol.answer(seat, stage, body) is what a member answers
+
+Nothing here opens a file, reads a clock, logs or waits. `fheval.protocols.play` plays all roles in one process; vaults
+(`fheval.party`) and the conductor (`fheval.aggregator`) play the same functions and put signatures around them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Any, ClassVar
+
+from fheval.engines import Engine, Parameters
+from fheval.errors import (
+    ConfigError,
+    EngineError,
+    FhevalError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    UndefinedMetric,
+)
+from fheval.metrics.forms import Contribution
+from fheval.protocols.round import (
+    AGGREGATOR,
+    Ending,
+    OptionValue,
+    PartySecrets,
+    PublicSetup,
+    Round,
+    SealedVerdict,
+    Verdict,
+    leader_seal,
+    party_unseal,
+)
+from fheval.secrets import Randomness
+from fheval.wire import Message, decode, encode
+
+# Whatever goes wrong while an answer is opened may depend on what was decrypted, and must look like success outside.
+_FAILURES = (FhevalError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
+
+
+class Stage(str, Enum):
+    """What a member can be asked: `hello` at any time, `setup` for a new set of keys, the others once in a round."""
+
+    HELLO = "hello"
+    SETUP = "setup"
+    SUBMIT = "submit"
+    PADS = "pads"
+    RESULT = "result"
+    BROADCAST = "broadcast"
+
+
+class Asked(Enum):
+    """Who is asked at a stage; those who uploaded are the roster."""
+
+    EVERYONE = "everyone"
+    ROSTER = "roster"
+    LEADER = "leader"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One stage of a protocol: who is asked, and under which role its time and bytes are shown.
+
+    A message may speak of what members answered at an earlier stage, which it `cites`: `submit` where it names the
+    parties whose uploads arrived, `result` where it is the leader's own answer. Vaults demand their signatures.
+    """
+
+    stage: Stage
+    asked: Asked
+    role: str
+    cites: Stage | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """A number or a choice of the protocol that a study may set; command line, TOML and Python offer it by its name."""
+
+    name: str
+    help: str
+    default: OptionValue
+    choices: tuple[str, ...] = ()
+    least: int = 1
+    most: int = 1 << 16
+
+    def check(self, value: object) -> None:
+        """Refuse a value that makes no sense."""
+        if self.choices:
+            if value not in self.choices:
+                raise ConfigError(f"There is no {self.name} {value!r}. Choose one of: {', '.join(self.choices)}.")
+        elif not isinstance(value, int) or isinstance(value, bool) or not self.least <= value <= self.most:
+            raise ConfigError(f"{self.name} is {value!r}. Use a number from {self.least} to {self.most}.")
+
+    def of(self, round_: Round) -> Any:
+        """The round's value."""
+        return dict(round_.options).get(self.name, self.default)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """A protocol for people who will read no formula.
+
+    `aggregator` completes "an aggregator that …", `upload` and `leader_upload` say what it gets, `steps` tell how a
+    round goes once the parties have counted. An exact release is `exact` so, to so many decimals.
+    """
+
+    summary: str
+    aggregator: str
+    upload: str
+    leader_upload: str
+    steps: tuple[str, ...]
+    exact: str = "exact"
+    exact_decimals: int = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """A member's place in a round: what its steps may use.
+
+    `contributions` are there when it submits. `roster` is what a leader gave pads for. `uploaded` has proven to have
+    uploaded; None where nobody proves anything, in trials. A member that `checks` opens the answer that it is `shown`.
+    """
+
+    engine: Engine
+    round: Round
+    me: str
+    secrets: PartySecrets
+    rng: Randomness = field(repr=False)
+    contributions: Sequence[Contribution] = field(default=(), repr=False)
+    roster: tuple[str, ...] | None = None
+    uploaded: tuple[str, ...] | None = None
+    checks: bool = False
+    shown: bytes | None = field(default=None, repr=False)
+
+    def require_uploads(self, roster: tuple[str, ...]) -> None:
+        """Refuse a roster other than of those who have proven to have uploaded."""
+        if self.uploaded is not None and roster != self.uploaded:
+            raise RemoteProtocolError(
+                "The roster is not that of the uploads that were shown. The round was aborted.",
+                step="roster",
+                culprit=AGGREGATOR,
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a member answers, and what it notes for itself: a roster, a verdict, why it does not accept a result."""
+
+    body: Message
+    roster: tuple[str, ...] | None = None
+    verdict: Verdict | None = None
+    complaint: str | None = None
+
+
+class Receipt(Message, frozen=True, kw_only=True):
+    """The last answer of a member: seen. It does not say whether the result was accepted."""
+
+    round: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One stage, as the aggregator asks: what goes to whom."""
+
+    stage: Stage
+    bodies: Mapping[str, bytes] = field(repr=False)
+
+
+# Who answered what. Whoever is missing did not answer, or nothing that it had signed.
+Replies = Iterable[tuple[str, bytes]]
+# Gives those who confirmed the result at the end.
+Playing = Generator[Ask, Replies, tuple[str, ...]]
+
+
+class RoundFailed(FhevalError):  # noqa: N818 (a round, not this program, has failed)
+    """The round cannot go on; those in `without` are to be left out of the next attempt."""
+
+    def __init__(self, why: str, stage: Stage, without: frozenset[str] = frozenset()) -> None:
+        super().__init__(why)
+        self.stage = stage
+        self.without = without
+
+
+class Aggregator(ABC):
+    """The aggregator of one protocol. It answers a round once: a second answer, blinded anew, would tell more."""
+
+    upload: ClassVar[type[Message]]
+    round: Round
+    roster: list[str]
+    _answered = False
+
+    @abstractmethod
+    def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None: ...
+
+    @abstractmethod
+    def receive(self, upload: Any) -> None:
+        """Take one party's upload, or refuse it by an error."""
+
+    @abstractmethod
+    def play(self) -> Playing:
+        """The whole round, from the first request to the last confirmation."""
+
+    def answer_now(self) -> None:
+        """Note that the answer is being given."""
+        if self._answered:
+            raise LocalProtocolError("This round has been answered already. Start a new round.")
+        self._answered = True
+
+    def gather(self, *, all_or_none: bool = False, leader: bool = False) -> Generator[Ask, Replies, None]:
+        """Ask everyone for an upload and take what is good; give up where too few, or somebody needed, is missing."""
+        round_ = self.round
+        replies = yield Ask(Stage.SUBMIT, dict.fromkeys(round_.parties, b""))
+        for party, data in replies:
+            try:
+                upload: Any = decode(data, self.upload, sender=party)
+                if upload.sender == party:
+                    self.receive(upload)
+            except (RemoteProtocolError, EngineError):
+                continue
+        silent = frozenset(round_.parties).difference(self.roster)
+        few = len(self.roster) < round_.minimum_cohort
+        if few or (silent and all_or_none) or (leader and round_.leader in silent):
+            raise RoundFailed(f"no good upload came from {', '.join(sorted(silent))}.", Stage.SUBMIT, silent)
+
+    def ask_leader(self, stage: Stage, message: Message, *, tries: int = 1) -> Generator[Ask, Replies, bytes]:
+        """What the leader answers; without an answer the round is over."""
+        leader = self.round.leader
+        for _ in range(tries):
+            for party, data in (yield Ask(stage, {leader: encode(message)})):
+                if party == leader:
+                    return data
+        raise self.leader_failed(stage, f"It gave no good answer at stage {stage.value}.")
+
+    def leader_failed(self, stage: Stage, why: str) -> RoundFailed:
+        """The leader is replaced, and left out."""
+        return RoundFailed(f"the leader {self.round.leader} failed. {why}", stage, frozenset({self.round.leader}))
+
+    def let_leader_open(self, result: Message) -> Playing:
+        """Have the leader open the answer, and pass on to all parties what it says."""
+        # The leader may have opened the answer: asking again costs less than one more release of the data.
+        sealed = yield from self.ask_leader(Stage.RESULT, result, tries=2)
+        replies = yield Ask(Stage.BROADCAST, dict.fromkeys(self.roster, sealed))
+        return tuple(_confirmed(replies))
+
+    def let_all_open(self, result: Message) -> Playing:
+        """Have every party open the answer."""
+        replies = yield Ask(Stage.RESULT, dict.fromkeys(self.roster, encode(result)))
+        return tuple(_confirmed(replies))
+
+
+def _confirmed(replies: Replies) -> Iterable[str]:
+    for party, data in replies:
+        try:
+            decode(data, Receipt, sender=party)
+        except RemoteProtocolError:
+            continue
+        yield party
+
+
+class Protocol(ABC):
+    """A protocol: what it is called and promises, what it can be asked, and what each role does.
+
+    `batch` protocols answer any number of ratio forms in one round, the others the paper's one. One that `resists`
+    claims to catch an aggregator that moves a ratio, by more than about `tolerance`. `default_precision` None is exact.
+    `counts` is how the protocol lets the parties learn global counts themselves, where it can.
+    """
+
+    name: str
+    words: Words
+    batch: bool
+    resists: bool
+    tolerance: float = 0.0
+    default_precision: float | None
+    options: tuple[Option, ...] = ()
+    steps: tuple[Step, ...]
+    aggregator: type[Aggregator]
+    counts: Protocol | None = None
+
+    @abstractmethod
+    def parameter_sets(self, round_: Round) -> list[Parameters]:
+        """The parameter sets that keys are made for; refuses, before anyone sends anything, what would not fit."""
+
+    @abstractmethod
+    def submit(self, seat: Seat) -> Message:
+        """A party's upload."""
+
+    @abstractmethod
+    def open(
+        self, engine: Engine, round_: Round, secrets: PartySecrets, roster: tuple[str, ...], answer: bytes
+    ) -> Verdict:
+        """Decrypt and, where the protocol does, verify the aggregator's answer for this roster; raises if it cannot."""
+
+    def soundness_bits(self, round_: Round) -> float | None:  # noqa: ARG002 (a protocol that verifies overrides it)
+        """A wrong answer passes the verification with this power of one half; None where nothing is verified."""
+        return None
+
+    def of_round(self, round_: Round) -> Protocol:
+        """The protocol that plays a round: this one, or its way to release counts."""
+        if not round_.sums:
+            return self
+        if self.counts is None:
+            raise ConfigError(f"{self.name} has no release of counts. Ask for metrics, or choose another protocol.")
+        return self.counts
+
+    def step(self, stage: Stage) -> Step:
+        """A stage of this protocol."""
+        for step in self.steps:
+            if step.stage is stage:
+                return step
+        raise RemoteProtocolError(
+            f"{self.name} has no stage {stage.value!r}. The round was aborted.", step=stage.value, culprit=AGGREGATOR
+        )
+
+    def stages_of(self, round_: Round, me: str) -> tuple[Stage, ...]:
+        """What a member is asked in a round, in this order."""
+        return tuple(step.stage for step in self.steps if step.asked is not Asked.LEADER or me == round_.leader)
+
+    def answer(self, seat: Seat, stage: Stage, body: bytes) -> Answer:
+        """A member's answer at a stage: `answer_submit`, and so on."""
+        found: Answer = getattr(self, f"answer_{stage.value}")(seat, body)
+        return found
+
+    def answer_submit(self, seat: Seat, _body: bytes) -> Answer:
+        """Party: hide its counts and send them."""
+        return Answer(body=self.submit(seat))
+
+    @abstractmethod
+    def answer_result(self, seat: Seat, body: bytes) -> Answer:
+        """Open the aggregator's answer. What is sent back has one form, whatever was found."""
+
+    def opened(self, seat: Seat, roster: tuple[str, ...], answer: bytes) -> Verdict:
+        """What is in the aggregator's answer, or that it was refused; nothing about it is raised."""
+        try:
+            verdict = self.open(seat.engine, seat.round, seat.secrets, roster, answer)
+        except UndefinedMetric as error:
+            verdict = Verdict(ending=Ending.UNDEFINED, roster=roster, error=error)
+        except _FAILURES as error:
+            verdict = Verdict(ending=Ending.REFUSED, roster=roster, error=error)
+        return replace(verdict, answer=sha256(answer).digest(), checked=True)
+
+
+class OpenedByAll(Protocol):
+    """Every party opens the aggregator's answer."""
+
+    steps = (
+        Step(stage=Stage.SUBMIT, asked=Asked.EVERYONE, role="party"),
+        Step(stage=Stage.RESULT, asked=Asked.ROSTER, role="decrypt", cites=Stage.SUBMIT),
+    )
+
+    def answer_result(self, seat: Seat, body: bytes) -> Answer:
+        """Party: open the answer for those who have proven to have uploaded."""
+        roster = seat.round.parties if seat.uploaded is None else seat.uploaded
+        return Answer(body=Receipt(round=seat.round.id), roster=roster, verdict=self.opened(seat, roster, body))
+
+
+class OpenedByLeader(Protocol):
+    """The leader opens the aggregator's answer, and tells the others through an aggregator that must not learn it."""
+
+    steps: tuple[Step, ...] = (
+        Step(stage=Stage.SUBMIT, asked=Asked.EVERYONE, role="party"),
+        Step(stage=Stage.RESULT, asked=Asked.LEADER, role="decrypt", cites=Stage.SUBMIT),
+        Step(stage=Stage.BROADCAST, asked=Asked.ROSTER, role="party", cites=Stage.RESULT),
+    )
+
+    def answer_result(self, seat: Seat, body: bytes) -> Answer:
+        """Leader: open the answer for those whose pads it gave, and seal what it found."""
+        if seat.roster is None:
+            raise RemoteProtocolError(
+                "The answer came before the roster. The round was aborted.", step="result", culprit=AGGREGATOR
+            )
+        return self.sealed_answer(seat, seat.roster, body)
+
+    def sealed_answer(self, seat: Seat, roster: tuple[str, ...], body: bytes) -> Answer:
+        """Leader: open and seal, for this roster."""
+        verdict = self.opened(seat, roster, body)
+        sealed = leader_seal(seat.round, seat.secrets, verdict, seat.rng)
+        return Answer(body=sealed, roster=None if seat.roster else roster, verdict=verdict)
+
+    def answer_broadcast(self, seat: Seat, body: bytes) -> Answer:
+        """Party: read what the leader found, and check it where this member said that it would."""
+        round_ = seat.round
+        told = party_unseal(round_, seat.secrets, decode(body, SealedVerdict, sender=round_.leader))
+        round_.require_cohort(told.roster)
+        if seat.me not in told.roster:
+            raise RemoteProtocolError(
+                "The leader's verdict does not cover this party. It was not recorded.",
+                step=Stage.BROADCAST.value,
+                culprit=round_.leader,
+            )
+        receipt = Receipt(round=round_.id)
+        if seat.me == round_.leader:
+            # It noted its verdict when it opened the answer.
+            return Answer(body=receipt)
+        return self._checked(seat, told, receipt) if seat.checks else Answer(body=receipt, verdict=told)
+
+    def _checked(self, seat: Seat, told: Verdict, receipt: Receipt) -> Answer:
+        """Party: accept the leader's verdict if the ciphertexts say the same.
+
+        The leader names what it opened by a digest, where the aggregator can neither read nor write it. A party opens
+        those very bytes or none: whoever holds the key and saw two blindings of one round would learn more than one
+        release. The answer to the aggregator does not depend on what is found.
+        """
+        if seat.shown is None:
+            complaint = "The aggregator left out the ciphertexts, which this vault had asked for."
+        elif not compare_digest(sha256(seat.shown).digest(), told.answer):
+            complaint = "The ciphertexts are not those that the leader says it opened. This vault did not open them."
+        else:
+            found = self.opened(seat, told.roster, seat.shown)
+            if found == replace(told, checked=True):
+                return Answer(body=receipt, verdict=found)
+            complaint = (
+                f"The leader's outcome ({told.ending.value}) is not what this vault finds in the same ciphertexts "
+                f"({found.ending.value}). Ask the other members what they hold."
+            )
+        # Not `REFUSED`, which is the leader's word for all: others may well have got a result.
+        refused = Verdict(ending=Ending.REFUSED_BY_CHECK, roster=told.roster, answer=told.answer)
+        return Answer(body=receipt, verdict=refused, complaint=complaint)

@@ -1,0 +1,397 @@
+"""A study: what is asked and on what terms, fixed before anyone counts.
+
+People write it in TOML (`Study.from_toml`); parties agree on its canonical bytes, whose hash every round names. All of
+them derive the same forms from it, in the same order: the evaluations as `evaluations` lists them, each followed by
+its resamples.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_type_hints
+
+import msgspec
+
+from fheval.counting import UNNAMED, Grid
+from fheval.errors import CapacityError, ConfigError, RemoteProtocolError
+from fheval.metrics.forms import Form
+from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE, Rule
+from fheval.metrics.intervals import DEFAULT_REPLICATES, require_enough
+from fheval.metrics.resampling import LARGEST_WEIGHT
+from fheval.metrics.specs import Spec, parse_spec
+from fheval.metrics.statistics import PROBABILITY_BITS, BinCounts, Calibration, Statistic
+from fheval.protocols import DEFAULT_PROTOCOL, PROTOCOLS, Protocol
+from fheval.protocols.base import Option
+from fheval.protocols.curve import PRIME
+from fheval.protocols.round import (
+    AGGREGATOR,
+    DEFAULT_MAX_SAMPLES,
+    DEFAULT_MINIMUM_COHORT,
+    OptionValue,
+    Round,
+    RoundCall,
+    new_round_id,
+)
+from fheval.secrets import Randomness
+from fheval.wire import Message, decode, encode
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+DEFAULT_DECISION_POINTS = 1000
+# Two hundred resamples at 1,000 points would fill a hundred ciphertexts; binning at 100 adds little to an interval.
+RESAMPLED_DECISION_POINTS = 100
+
+MOST_REPLICATES = 10_000
+
+# Products of all forms together, 16 ciphertexts' worth. How many a round carries depends on its primes.
+MOST_TERMS = 1 << 17
+
+# Sums must fit an int64: counts as they are, fixed-point numbers of 2^24 units a sample.
+MOST_COUNTED = 1 << 62
+MOST_SUMMED = 1 << 38
+
+# A thousand listed decision points and a hundred metrics have a tenth of it.
+LONGEST_STUDY = 1 << 17
+
+EXACT: Literal["exact"] = "exact"
+
+Release = Literal["ratios", "curve"]
+
+
+class Slice(NamedTuple):
+    """What is evaluated by itself: one model, one class against the rest, one group; None is all."""
+
+    model: str
+    label: str | None
+    group: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One released number: a metric of a slice."""
+
+    spec: Spec
+    where: Slice
+
+
+class StudyError(ConfigError, ValueError):
+    """A study that cannot be; also a `ValueError`, so that msgspec refuses bytes that carry one."""
+
+
+class Study(Message, frozen=True, kw_only=True):
+    """What is asked and on what terms.
+
+    Asked: `metrics` of `models` at the decision points of `grid`; `classes` names the labels of a multi-class task,
+    empty for labels 0 and 1; with `group_column` every group that is large enough (`minimum_group` at each of
+    `minimum_cohort` parties) is evaluated by itself as well. `interval` is the level of intervals around all numbers,
+    from `replicates` resamples of rows, or of whole clusters with `by_cluster`. `target_range` is the public range of
+    true and predicted values in a regression. `release` "curve" asks for the global counts instead of metrics.
+
+    Terms: one `protocol` with its own `options`; `precision` is the width of the rounding that is released, None for an
+    exact release; fewer parties than `minimum_cohort` get nothing; `max_samples` bounds the rows of all of them.
+    """
+
+    name: str = ""
+    grid: Grid
+    metrics: tuple[str, ...] = ("auc",)
+    models: tuple[str, ...] = (UNNAMED,)
+    classes: tuple[str, ...] = ()
+    group_column: str | None = None
+    minimum_group: int = DEFAULT_MINIMUM_SIZE
+    interval: float | None = None
+    replicates: int = 0
+    by_cluster: bool = False
+    target_range: tuple[float, float] | None = None
+    release: Release = "ratios"
+    protocol: str
+    options: tuple[tuple[str, OptionValue], ...] = ()
+    precision: float | None
+    minimum_cohort: int = DEFAULT_MINIMUM_COHORT
+    max_samples: int = DEFAULT_MAX_SAMPLES
+
+    def __post_init__(self) -> None:
+        try:
+            _check_asked(self)
+            _check_terms(self)
+        except StudyError:
+            raise
+        except ConfigError as error:
+            raise StudyError(str(error)) from error
+
+    # Making, writing and reading
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        decision_points: int | Grid | None = None,
+        grid: str | Sequence[float] = "even",
+        scores: Literal["probability", "logit"] = "probability",
+        interval: float | None = None,
+        replicates: int = DEFAULT_REPLICATES,
+        protocol: str = DEFAULT_PROTOCOL,
+        precision: float | Literal["exact"] | None = None,
+        **others: Any,
+    ) -> Study:
+        """A study from what people say, with the defaults of `fheval.evaluate` for the rest.
+
+        `others` are fields of a study, or options of its protocol.
+
+        >>> Study.of(metrics=["auc", "f1@0.3"], decision_points=100).grid
+        Grid.even(100)
+        """
+        chosen = PROTOCOLS[protocol]
+        own = {option.name: others.pop(option.name) for option in _all_options() if option.name in others}
+        fields: dict[str, Any] = {
+            "grid": _chosen_grid(decision_points, grid, scores, resampled=interval is not None),
+            "interval": interval,
+            "replicates": 0 if interval is None else replicates,
+            "protocol": protocol,
+            "options": _chosen_options(chosen, own),
+            "precision": chosen.default_precision if precision is None else None if precision == EXACT else precision,
+        }
+        return cls(**{name: _field(name, value) for name, value in (others | fields).items()})
+
+    @classmethod
+    def from_toml(cls, text: str) -> Study:
+        """Read a study as people write it; what is left out has the default of `fheval.evaluate`.
+
+        >>> study = Study.from_toml('metrics = ["auc", "recall@0.3"]\\nprecision = 1e-3')
+        >>> study.protocol, study.precision
+        ('padded', 0.001)
+        """
+        try:
+            fields = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise StudyError(f"This is no TOML ({error}). Mend the study.") from error
+        return cls.of(**fields)
+
+    @classmethod
+    def from_file(cls, path: Path) -> Study:
+        """Read a study from a TOML file."""
+        try:
+            return cls.from_toml(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: cannot be read as a study ({error}). Check the path.") from error
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from error
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Study:
+        """Read the canonical form, or blame whoever sent it."""
+        study = decode(data, cls, sender=AGGREGATOR, limit=LONGEST_STUDY)
+        if study.to_bytes() != data:
+            raise RemoteProtocolError(
+                "The study is not in canonical form. The round was refused.", step="study", culprit=AGGREGATOR
+            )
+        return study
+
+    def to_bytes(self) -> bytes:
+        """The canonical form: equal studies give equal bytes."""
+        return encode(self)
+
+    def hash(self) -> bytes:
+        """By what name rounds call the study."""
+        return sha256(b"fheval/1 study\0" + self.to_bytes()).digest()
+
+    # What follows from it
+
+    @property
+    def is_one_auc(self) -> bool:
+        """Whether one model's AUC over all samples is all that is asked for."""
+        return (
+            self.metrics == ("auc",)
+            and len(self.models) == 1
+            and not self.classes
+            and self.group_column is None
+            and self.interval is None
+            and self.release == "ratios"
+        )
+
+    @property
+    def specs(self) -> tuple[Spec, ...]:
+        """The metrics that are asked for."""
+        return tuple(parse_spec(text) for text in self.metrics)
+
+    @property
+    def group_rule(self) -> Rule:
+        """What makes a group large enough to be released."""
+        return Rule(minimum_size=self.minimum_group, minimum_parties=self.minimum_cohort)
+
+    def statistic(self, spec: Spec) -> Statistic:
+        """What is counted for a metric."""
+        return spec.metric.counted(spec.setting(self.grid, self.target_range))
+
+    def statistics(self) -> tuple[Statistic, ...]:
+        """All that is counted, each once."""
+        if self.release == "ratios":
+            return tuple(dict.fromkeys(self.statistic(spec) for spec in self.specs))
+        calibrated = self.grid.scores != "any"
+        return (BinCounts(self.grid), *([Calibration(self.grid.scores == "logit")] if calibrated else []))
+
+    def slices(self, groups: Sequence[str] = ()) -> list[Slice]:
+        """Everything that is evaluated by itself: models, classes and groups, all samples before the groups."""
+        labels: Sequence[str | None] = self.classes or (None,)
+        return [Slice(*each) for each in product(self.models, labels, (None, *groups))]
+
+    def evaluations(self, groups: Sequence[str] = ()) -> list[Evaluation]:
+        """All released numbers but for resamples, in the order of the forms."""
+        return [Evaluation(spec, where) for spec, where in product(self.specs, self.slices(groups))]
+
+    def forms(self, groups: Sequence[str] = ()) -> tuple[Form, ...]:
+        """One form for each evaluation and each of its resamples."""
+        weighted = self.max_samples * (LARGEST_WEIGHT if self.replicates else 1)
+        summed = any(spec.metric.probabilities or spec.metric.targets for spec in self.specs)
+        if weighted > (MOST_SUMMED if summed else MOST_COUNTED):
+            raise StudyError(f"{self.max_samples} samples are more than can be added up here. Lower max_samples.")
+        shapes = {
+            spec: [spec.metric.form(len(self.grid), samples) for samples in (self.max_samples, weighted)]
+            for spec in self.specs
+        }
+        forms: list[Form] = []
+        for evaluation in self.evaluations(groups):
+            once, resampled = shapes[evaluation.spec]
+            forms += [once, *[resampled] * self.replicates]
+        terms = sum(form.terms for form in forms)
+        if terms > MOST_TERMS:
+            raise StudyError(
+                f"The batch has {terms:,} products and a round takes {MOST_TERMS:,}. "
+                "Ask for fewer decision points, resamples, groups or metrics at once."
+            )
+        return tuple(forms)
+
+    def call(
+        self, rng: Randomness, *, engine: str, parties: Sequence[str], leader: str, groups: Sequence[str] = ()
+    ) -> RoundCall:
+        """A new round of this study, as it travels."""
+        return RoundCall(
+            id=new_round_id(rng),
+            study=self.hash(),
+            engine=engine,
+            parties=tuple(parties),
+            leader=leader,
+            groups=tuple(groups),
+        )
+
+    def round(self, call: RoundCall) -> Round:
+        """A round of this study, with everything that follows; refuses the call for another study."""
+        if call.study != self.hash():
+            raise RemoteProtocolError(
+                "The round is of another study than the one that came with it. It was refused.",
+                step="round",
+                culprit=AGGREGATOR,
+            )
+        curve = self.release == "curve"
+        if curve and self.max_samples << PROBABILITY_BITS >= PRIME // 2:
+            raise CapacityError(f"Sums over {self.max_samples} samples do not fit a curve's counts. Lower max_samples.")
+        width = sum(statistic.width for statistic in self.statistics())
+        return Round(
+            id=call.id,
+            study=call.study,
+            protocol=self.protocol,
+            engine=call.engine,
+            parties=call.parties,
+            leader=call.leader,
+            groups=call.groups,
+            forms=() if curve else self.forms(call.groups),
+            sums=len(self.slices(call.groups)) * width if curve else 0,
+            precision=self.precision,
+            minimum_cohort=self.minimum_cohort,
+            max_samples=self.max_samples,
+            options=self.options,
+        )
+
+
+def _field(name: str, value: object) -> Any:
+    """A field of a study from what people wrote: a list of one may be written without its brackets."""
+    kinds = get_type_hints(Study)
+    if name not in kinds:
+        known = {*kinds, "decision_points", "scores", *(option.name for option in _all_options())} - {"options"}
+        raise StudyError(f"A study has no {name!r}. It has: {', '.join(sorted(known))}.")
+    if kinds[name] == tuple[str, ...] and isinstance(value, str):
+        value = (value,)
+    try:
+        return msgspec.convert(value, kinds[name])
+    except msgspec.ValidationError as error:
+        raise StudyError(f"{name} is {value!r}, which cannot be ({error}). Mend the study.") from error
+
+
+def _all_options() -> list[Option]:
+    return [option for protocol in PROTOCOLS.values() for option in protocol.options]
+
+
+def _chosen_options(protocol: Protocol, given: Mapping[str, Any]) -> tuple[tuple[str, OptionValue], ...]:
+    """The protocol's options that differ from their defaults; those of other protocols must not."""
+    own = {option.name: option for option in protocol.options}
+    for option in _all_options():
+        if option.name in given and option.name not in own and given[option.name] != option.default:
+            raise StudyError(f"{protocol.name} has no {option.name}. Leave it out, or choose another protocol.")
+    return tuple(sorted((name, value) for name, value in given.items() if name in own and value != own[name].default))
+
+
+def _chosen_grid(
+    points: int | Grid | None, grid: str | Sequence[float], scores: Literal["probability", "logit"], *, resampled: bool
+) -> Grid:
+    if isinstance(points, Grid):
+        return points
+    if not isinstance(grid, str):
+        if points is not None or scores != "probability":
+            raise StudyError("The grid lists the decision points. Leave their number and the kind of scores out.")
+        return Grid.explicit(grid)
+    if grid not in ("even", "logit"):
+        raise StudyError(f"There is no grid {grid!r}. Use even, logit, or a list of decision points.")
+    if points is None:
+        points = RESAMPLED_DECISION_POINTS if resampled else DEFAULT_DECISION_POINTS
+    make = Grid.even if grid == "even" else Grid.logit
+    return make(points, scores=scores)
+
+
+def _check_asked(study: Study) -> None:
+    for noun, names in (
+        ("metric", tuple(map(str, study.specs))),
+        ("model", study.models),
+        ("class", study.classes),
+    ):
+        if len(set(names)) != len(names):
+            raise StudyError(f"A {noun} is named twice in {', '.join(map(repr, names))}. Name each once.")
+    if not study.metrics or not study.models:
+        raise StudyError("A study needs at least one metric and one model.")
+    if len(study.classes) == 1:
+        raise StudyError("One class cannot be told from others. Name all classes.")
+    if not 0 <= study.replicates <= MOST_REPLICATES:
+        raise StudyError(f"{study.replicates} resamples make no sense. Use a number up to {MOST_REPLICATES}.")
+    if study.interval is not None:
+        require_enough(study.interval, study.replicates)
+    elif study.replicates:
+        raise StudyError("Resamples are there for an interval. Name its level, such as 0.95.")
+    if study.target_range is not None and not -1e300 < study.target_range[0] < study.target_range[1] < 1e300:
+        raise StudyError(f"{study.target_range} is no range of values. Give the lowest, then the highest.")
+    for spec in study.specs:
+        spec.setting(study.grid, study.target_range)
+        if study.classes and spec.metric.targets:
+            raise StudyError(f"{spec} is no metric of classes. Ask for it without classes.")
+    if study.release == "curve" and (study.metrics != ("auc",) or study.replicates):
+        raise StudyError("A curve gives all that is computed from it. Ask for no other metric or interval.")
+
+
+def _check_terms(study: Study) -> None:
+    protocol = PROTOCOLS[study.protocol]
+    if not protocol.batch and not study.is_one_auc:
+        others = " or ".join(each.name for each in PROTOCOLS.values() if each.batch)
+        raise StudyError(
+            f"{study.protocol} computes one AUC a round. Use {others} for other metrics, models, classes, groups and "
+            "intervals."
+        )
+    options = {option.name: option for option in protocol.options}
+    for name, value in study.options:
+        if name not in options:
+            raise StudyError(f"{study.protocol} has no {name}. Leave it out, or choose another protocol.")
+        options[name].check(value)
