@@ -246,7 +246,7 @@ def test_bad_options_and_data_are_refused() -> None:
 
 def test_without_mpyc_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optional, "find_spec", lambda _: None)
-    with pytest.raises(ConfigError, match=r"needs mpyc.*pip install 'fheval\[baselines\]'"):
+    with pytest.raises(ConfigError, match=r"needs mpyc.*pip install 'fheval-lab\[baselines\]'"):
         mpc_auc(WITH_TIES)
 
 
