@@ -17,12 +17,6 @@ _ROUND = "The round"
 _OUTPUT = "Output"
 
 
-# What `simulate` takes for a protocol besides the protocols.
-DPAUC = "dpauc"
-MPC = "mpc"
-BASELINES = (DPAUC, MPC)
-
-
 class ScoreKind(str, Enum):
     """What a score is."""
 
@@ -81,19 +75,6 @@ Protocol = Annotated[
         autocompletion=_names_starting_with,
         rich_help_panel=_ROUND,
     ),
-]
-SimulateProtocol = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help=f"One of {', '.join(PROTOCOLS)}; or a baseline: {', '.join(BASELINES)}.",
-        autocompletion=_names_starting_with,
-        rich_help_panel=_ROUND,
-    ),
-]
-Epsilon = Annotated[
-    float | None,
-    typer.Option(metavar="E", help="dpauc: the privacy budget.", show_default="1", rich_help_panel=_ROUND),
 ]
 Precision = Annotated[
     str | None,

@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 from fheval.cli import asking, options
 from fheval.cli.output import check_targets
 from fheval.cli.progress import waiting
-from fheval.cli.request import chosen_grid, make_request
+from fheval.cli.request import make_request
 from fheval.cli.rounds import count_and_run, deliver, run_tables
 from fheval.counting import Counts, Grid, read_pair
-from fheval.errors import ConfigError
 from fheval.evaluation.splitting import split_randomness, split_rows
-from fheval_lab.cli.baselines import check_options, deliver_baseline, run_baseline
 
 app = typer.Typer()
 
@@ -28,8 +26,7 @@ Share = tuple[NDArray[np.uint8], NDArray[np.float64]]
     epilog="Examples:\n\n"
     "fheval simulate --labels labels.txt --scores scores.txt --parties 15\n\n"
     "fheval simulate --labels y.npy --scores s.npy --parties 15 --protocol paper-semi-honest --precision exact "
-    "--decision-points 100 --seed 1 --json -\n\n"
-    "fheval simulate --labels y.npy --scores s.npy --parties 15 --protocol dpauc --epsilon 8 --decision-points 100"
+    "--decision-points 100 --seed 1 --json -"
 )
 def simulate(
     labels: Annotated[Path, typer.Option(metavar="FILE", help="Labels, one a row: .txt or .npy.", show_default=False)],
@@ -49,8 +46,7 @@ def simulate(
     replicates: asking.Replicates = asking.REPLICATES,
     release: asking.ReleaseOption = asking.Release.RATIO,
     allow_curves: asking.AllowCurves = False,
-    protocol: options.SimulateProtocol = options.PROTOCOL,
-    epsilon: options.Epsilon = None,
+    protocol: options.Protocol = options.PROTOCOL,
     precision: options.Precision = None,
     engine: options.EngineName = None,
     splits: options.Splits = options.SPLITS,
@@ -67,7 +63,6 @@ def simulate(
     The parties get equally many rows, to within one.
     """
     check_targets(json, report)
-    check_options(protocol, epsilon=epsilon, precision=precision, engine=engine)
     asked = asking.Asked(
         metrics=tuple(metric or asking.DEFAULT_METRICS),
         ci=ci,
@@ -75,14 +70,6 @@ def simulate(
         release=release.value,
         allow_curves=allow_curves,
     )
-    if protocol in options.BASELINES:
-        if not asked.is_one_auc:
-            raise ConfigError(f"{protocol} is a baseline for one AUC. Leave --metric, --ci and --release out.")
-        chosen = chosen_grid(grid, decision_points, score_kind)
-        shared = read_shares(labels, scores, parties, seed, None if protocol == options.MPC else chosen, quiet=quiet)
-        outcome = run_baseline(protocol, shared, chosen, epsilon, [labels, scores], quiet=quiet)
-        deliver_baseline(outcome, json=json, report=report, quiet=quiet)
-        return
     request = make_request(
         protocol=protocol,
         decision_points=decision_points,
