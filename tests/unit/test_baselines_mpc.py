@@ -219,10 +219,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[b
 
 @needs_mpyc
 def test_the_time_limit_ends_all_processes(started: list[subprocess.Popen[bytes]]) -> None:
-    begun = time.monotonic()
     with pytest.raises(TransportError, match="did not finish in its time limit"):
         mpc_auc(WITH_TIES, timeout=0.05)
-    assert time.monotonic() - begun < 5
     assert len(started) == 3
 
 
