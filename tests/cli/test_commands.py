@@ -90,7 +90,7 @@ def test_without_the_laboratory_its_commands_say_what_to_install(
     for words in ([], ["--protocol", "padded"], ["--help"]):
         done = fheval(name, *words)
         assert (done.status, done.out) == (2, "")
-        assert done.err.startswith(f"The command {name} is part of fheval-lab, which is not installed. Install it")
+        assert done.err.startswith(f"The command {name} is part of fheval-lab, which is not installed. Install ")
     assert f" {name} " not in fheval("--help").out
 
 

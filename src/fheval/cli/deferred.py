@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from fheval.errors import ConfigError
+from fheval.version import __version__
 
 _COMPLETION = ("install_completion", "show_completion")
 
@@ -50,5 +51,5 @@ class Missing(TyperCommand):
         """Refuse, whatever the arguments are."""
         raise ConfigError(
             f"The command {self.name} is part of {self._distribution}, which is not installed. "
-            f"Install it: pip install {self._distribution}, or in a checkout of fheval: make setup."
+            f"Install {self._distribution} {__version__} beside fheval; in a checkout: pip install ./lab"
         )

@@ -38,7 +38,7 @@ def require_flower() -> None:
     if missing:
         raise ConfigError(
             f"This command needs Flower, which is not installed here (missing: {', '.join(missing)}). "
-            "Install it: pip install 'fheval[flower]', on Python 3.11 or newer."
+            "Install fheval[flower], on Python 3.11 or newer."
         )
 
 
