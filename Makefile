@@ -64,12 +64,12 @@ vaults: setup-main ## vaults under load, and killed at every write to the ledger
 slow: setup ## statistics, long simulations and benchmarks that `make test` leaves out
 	$(PYTHON) -m pytest -m slow
 
-# UV is part of .venv; when a lock no longer fits pyproject.toml, set-up fails, but only after it has installed uv.
+# UV is part of .venv; when a lock no longer fits a project file, set-up fails, but only after it has installed uv.
 # `make lock` changes as little as it can; `make lock UPGRADE=--upgrade` takes the newest versions that fit.
-UV_COMPILE = .venv/bin/uv pip compile pyproject.toml --quiet $(UPGRADE) \
+UV_COMPILE = .venv/bin/uv pip compile pyproject.toml lab/pyproject.toml --quiet $(UPGRADE) \
   --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate
 
-lock: ## write the lock files anew from pyproject.toml
+lock: ## write the lock files anew from pyproject.toml and lab/pyproject.toml
 	@[ -x .venv/bin/uv ] || $(BOOTSTRAP) tools/setup.py --main-only || [ -x .venv/bin/uv ]
 	$(UV_COMPILE) --universal --python-version 3.11 \
 	  --extra openfhe --extra flower --extra baselines --extra dev --extra lock \
@@ -81,4 +81,4 @@ lock: ## write the lock files anew from pyproject.toml
 
 clean: ## remove the environments and everything that was built
 	rm -rf .venv .venv-openfhe build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src lab tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

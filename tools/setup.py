@@ -2,7 +2,8 @@
 
 `.venv` has everything that loads on Python 3.11 to 3.14. Where the engine `openfhe` does not load there and a
 Python 3.10 is found, `.venv-openfhe` has the core with that engine. Both are installed from lock files with
-hashes. A second run does nothing unless a lock, the project file or the interpreter has changed.
+hashes, and fheval and its laboratory are then installed from this folder. A second run does nothing unless a lock,
+a project file or the interpreter has changed.
 
 This is the first thing to run on a fresh machine, so it needs nothing but some Python from 3.8 on.
 """
@@ -28,6 +29,8 @@ ROOT = Path(__file__).resolve().parent.parent
 MAIN_VERSIONS = ((3, 11), (3, 12), (3, 13), (3, 14))
 OPENFHE_VERSION = (3, 10)
 OPENFHE_GLIBC = (2, 35)  # what the binary in openfhe's wheel for Python 3.10 is linked against
+# The two distributions of this repository: their names, and their folders from here.
+PROJECTS = {"fheval": ".", "fheval-lab": "lab"}
 ENGINE_MODULES = {"openfhe": "openfhe", "seal": "tenseal.sealapi"}
 DESCRIBE_SELF = (
     "import ensurepip, json, sys, venv; "
@@ -82,7 +85,8 @@ class Environment:
     def fingerprint(self) -> str:
         """A digest of all that decides what the environment holds."""
         digest = hashlib.sha256(repr(self.interpreter).encode())
-        for source in (self.lock, "pyproject.toml", "tools/setup.py"):
+        project_files = (f"{folder}/pyproject.toml" for folder in PROJECTS.values())
+        for source in (self.lock, *project_files, "tools/setup.py"):
             digest.update((ROOT / source).read_bytes())
         return digest.hexdigest()
 
@@ -197,21 +201,22 @@ def normalised(name: str) -> str:
 
 
 def install(environment: Environment) -> None:
-    """Install the locked packages and then fheval itself, from this folder."""
+    """Install the locked packages, and then fheval and its laboratory from this folder."""
     pip = (environment.python, "-m", "pip", "--disable-pip-version-check")
     # Byte code is written at first import: compiling all of it here would take longer than the rest.
     run(
         *(*pip, "install", "-qq", "--no-compile", "--only-binary", ":all:"),
         *("--require-hashes", "--requirement", environment.lock),
     )
-    strays = installed(environment) - locked(environment) - {"pip", "fheval"}
+    strays = installed(environment) - locked(environment) - {"pip", *PROJECTS}
     if strays:  # left over from an older lock, they would hide that the new one lacks something
         run(*pip, "uninstall", "-qq", "--yes", *sorted(strays))
-    run(*pip, "install", "-qq", "--no-index", "--no-deps", "--no-build-isolation", "--editable", ".")
+    editable = [word for folder in PROJECTS.values() for word in ("--editable", folder)]
+    run(*pip, "install", "-qq", "--no-index", "--no-deps", "--no-build-isolation", *editable)
     try:
         run(*pip, "check")
     except SetupError as error:
-        advice = f"{environment.lock} does not satisfy pyproject.toml; run `make lock`, then this again"
+        advice = f"{environment.lock} does not satisfy the project files; run `make lock`, then this again"
         raise SetupError(advice) from error
 
 

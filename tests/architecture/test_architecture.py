@@ -109,9 +109,7 @@ def test_a_library_away_from_home_is_found(source: str) -> None:
 
 def test_a_folder_may_be_a_home() -> None:
     assert list(rules.libraries_away_from_home([parse("fheval.flower.shim", "from flwr.app import Message")])) == []
-    assert (
-        list(rules.libraries_away_from_home([parse("fheval.queue", "from flwr.app import Message")])) != []
-    )
+    assert list(rules.libraries_away_from_home([parse("fheval.queue", "from flwr.app import Message")])) != []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The lock files fit pyproject.toml, and name packages, versions and hashes but no addresses."""
+"""The lock files fit both project files, and name packages, versions and hashes but no addresses."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ import tomllib
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from fheval.version import __version__
+
 ROOT = Path(__file__).resolve().parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-# Lock file, the Pythons that it is for, and the extras that it holds.
+PRODUCT, LAB = (
+    tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"] for folder in (".", "lab")
+)
+EXTRAS = {**PRODUCT["optional-dependencies"], **LAB["optional-dependencies"]}
+# Lock file, the Pythons that it is for, and the extras of both distributions that it holds.
 LOCKS = {
     "venv.txt": (("3.11", "3.12", "3.13", "3.14"), ("openfhe", "flower", "baselines", "dev", "lock")),
     "venv-openfhe.txt": (("3.10",), ("openfhe", "dev")),
 }
+SAME_VERSION = f"fheval=={__version__}"
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
 
@@ -56,15 +62,30 @@ def is_met(requirement: Requirement, versions: dict[str, str]) -> bool:
     ("lock", "python"), [(lock, python) for lock, (pythons, _) in LOCKS.items() for python in pythons]
 )
 def test_a_lock_satisfies_the_project(lock: str, python: str) -> None:
-    requirements = [*PROJECT["dependencies"]]
+    requirements = [*PRODUCT["dependencies"], *LAB["dependencies"]]
+    requirements.remove(SAME_VERSION)  # installed from this repository
     for extra in LOCKS[lock][1]:
-        requirements += PROJECT["optional-dependencies"][extra]
+        requirements += EXTRAS[extra]
     assert unmet(lock, python, requirements) == [], "run `make lock`"
 
 
 def test_an_unmet_requirement_is_found() -> None:
     wanted = ["numpy>=99", "no-such-package", "numpy>=99; python_version < '3.11'", "numpy"]
     assert unmet("venv.txt", "3.12", wanted) == ["numpy>=99", "no-such-package"]
+
+
+def test_the_laboratory_has_the_version_of_fheval_and_asks_for_it() -> None:
+    assert LAB["version"] == __version__
+    assert SAME_VERSION in LAB["dependencies"]
+
+
+def test_extras_of_the_two_distributions_have_names_of_their_own() -> None:
+    assert not PRODUCT["optional-dependencies"].keys() & LAB["optional-dependencies"].keys()
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_the_repositorys_own_distributions_are_not_locked(lock: str) -> None:
+    assert not [entry for entry in entries(lock) if entry.startswith("fheval")]
 
 
 @pytest.mark.parametrize("lock", LOCKS)

@@ -1,7 +1,8 @@
-"""`fheval simulate` with a baseline for a protocol: the same output, with null where a field does not apply."""
+"""`fheval baseline`: the output of `fheval simulate`, with null where a field does not apply."""
 
 from __future__ import annotations
 
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,8 +26,8 @@ FIELDS = {
     "fheval",
 }
 
-needs_opendp = pytest.mark.skipif(find_spec("opendp") is None, reason="opendp is not installed: fheval[baselines]")
-needs_mpyc = pytest.mark.skipif(find_spec("mpyc") is None, reason="mpyc is not installed: fheval[baselines]")
+needs_opendp = pytest.mark.skipif(find_spec("opendp") is None, reason="opendp is not installed: fheval-lab[baselines]")
+needs_mpyc = pytest.mark.skipif(find_spec("mpyc") is None, reason="mpyc is not installed: fheval-lab[baselines]")
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def pair(tmp_path: Path, arrays: tuple[np.ndarray, np.ndarray]) -> list[str]:
 
 @needs_opendp
 def test_dpauc_has_the_fields_of_the_contract_and_its_budget(fheval: Session, pair: list[str]) -> None:
-    done = fheval("simulate", *pair, "--protocol", "dpauc", "--epsilon", "1", "--decision-points", "25", "--json", "-")
+    done = fheval("baseline", "dpauc", *pair, "--epsilon", "1", "--decision-points", "25", "--json", "-")
     assert done.status == 0, done.err
     content = done.json()
     assert content.keys() == FIELDS | {"epsilon", "noise_scale"}
@@ -60,8 +61,7 @@ def test_dpauc_has_the_fields_of_the_contract_and_its_budget(fheval: Session, pa
 
 @needs_opendp
 def test_dpauc_with_a_huge_budget_is_the_auc(fheval: Session, pair: list[str], arrays: tuple[np.ndarray, ...]) -> None:
-    words = ["--protocol", "dpauc", "--epsilon", "1e7", "--decision-points", "101", "--quiet"]
-    done = fheval("simulate", *pair, *words)
+    done = fheval("baseline", "dpauc", *pair, "--epsilon", "1e7", "--decision-points", "101", "--quiet")
     assert (done.status, done.err) == (0, "")
     assert float(done.out) == pytest.approx(roc_auc_score(*arrays), abs=1e-3)
 
@@ -69,7 +69,7 @@ def test_dpauc_with_a_huge_budget_is_the_auc(fheval: Session, pair: list[str], a
 @needs_opendp
 def test_people_see_what_dpauc_gives_away(fheval: Session, pair: list[str], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    done = fheval("simulate", *pair, "--protocol", "dpauc", "--report", page)
+    done = fheval("baseline", "dpauc", *pair, "--report", page)
     assert done.status == 0
     told = "noisy counts from every party"
     assert told in " ".join(done.out.replace("│", " ").split())
@@ -82,7 +82,7 @@ def test_mpc_is_exact_and_says_what_it_cost(
     fheval: Session, pair: list[str], arrays: tuple[np.ndarray, ...], tmp_path: Path
 ) -> None:
     page = tmp_path / "page.html"
-    done = fheval("simulate", *pair, "--protocol", "mpc", "--json", "-", "--report", page)
+    done = fheval("baseline", "mpc", *pair, "--json", "-", "--report", page)
     assert done.status == 0, done.err
     content = done.json()
     assert content.keys() == FIELDS | {"traffic", "comparisons"}
@@ -93,27 +93,37 @@ def test_mpc_is_exact_and_says_what_it_cost(
     assert "computing process" in page.read_text(encoding="utf-8")
 
 
+@needs_opendp
+def test_a_seed_repeats_the_split_and_a_grid_may_be_listed(fheval: Session, pair: list[str], tmp_path: Path) -> None:
+    points = tmp_path / "points.txt"
+    points.write_text("\n".join(str(1 - n / 10) for n in range(11)) + "\n")
+    words = ["--seed", "4", "--grid", str(points), "--json", "-"]
+    assert fheval("baseline", "dpauc", *pair, *words).json()["decision_points"] == 11
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--protocol", "padded", "--epsilon", "1"], "--epsilon is the privacy budget of dpauc"),
-        (["--epsilon", "1"], "--epsilon is the privacy budget of dpauc"),
-        (["--protocol", "mpc", "--epsilon", "1"], "--epsilon is the privacy budget of dpauc"),
-        (["--protocol", "dpauc", "--precision", "1e-4"], "dpauc is a baseline and has no --precision"),
-        (["--protocol", "mpc", "--engine", "seal"], "mpc is a baseline and has no --engine"),
-        (["--protocol", "dpauc", "--epsilon", "0"], "The privacy budget must be a positive number"),
-        (["--protocol", "dpau"], "There is no protocol 'dpau'"),
+        (["mpc", "--epsilon", "1"], r"No such option\W+--epsilon"),
+        (["mpc", "--decision-points", "10"], r"No such option\W+--decision-points"),
+        (["dpauc", "--precision", "1e-4"], r"No such option\W+--precision"),
+        (["mpc", "--engine", "seal"], r"No such option\W+--engine"),
+        (["dpauc", "--metric", "f1"], r"No such option\W+--metric"),
+        (["dpauc", "--epsilon", "0"], "The privacy budget must be a positive number"),
+        (["dpau"], "No such command 'dpau'"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(
     fheval: Session, pair: list[str], words: list[str], complaint: str
 ) -> None:
-    done = fheval("simulate", *pair, *words)
+    done = fheval("baseline", *words, *pair)
     assert (done.status, done.out) == (2, "")
-    assert done.err.startswith(complaint)
+    assert re.match(complaint, done.err)
 
 
-def test_evaluate_has_no_baselines(fheval: Session, parties: list[str]) -> None:
-    done = fheval("evaluate", *parties, "--protocol", "dpauc")
-    assert (done.status, done.out) == (2, "")
-    assert done.err.startswith("There is no protocol 'dpauc'")
+@pytest.mark.parametrize("name", ["dpauc", "mpc"])
+def test_a_baseline_is_no_protocol(fheval: Session, parties: list[str], pair: list[str], name: str) -> None:
+    for words in (["evaluate", *parties], ["simulate", *pair]):
+        done = fheval(*words, "--protocol", name)
+        assert (done.status, done.out) == (2, "")
+        assert done.err.startswith(f"There is no protocol '{name}'")

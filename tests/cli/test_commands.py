@@ -8,11 +8,16 @@ import sys
 import pytest
 
 from cli.session import Session, real_process
-from fheval.cli import COMMANDS
+from fheval.cli import COMMANDS, OF_THE_LAB, installed_commands
 from fheval.cli.deferred import Deferred
 from fheval.version import __version__
 
-HEAVY = ("numpy", "polars", "sklearn", "tenseal", "openfhe", "cryptography", "fheval.counting", "fheval.consortium")
+HEAVY = (
+    *("numpy", "polars", "sklearn", "tenseal", "openfhe", "cryptography"),
+    *("fheval.counting", "fheval.consortium", "fheval_lab.cli", "fheval_lab.attacks"),
+)
+
+NAMES = [name for name, _, _ in installed_commands()]
 
 
 def test_version(fheval: Session) -> None:
@@ -23,9 +28,10 @@ def test_version(fheval: Session) -> None:
 def test_help_lists_the_commands(fheval: Session) -> None:
     done = fheval("--help")
     assert (done.status, done.err) == (0, "")
-    for name, _, summary in COMMANDS:
+    for name, _, summary in installed_commands():
         assert f" {name} " in done.out
         assert summary.split()[0] in done.out
+    assert sorted(NAMES, key=lambda name: done.out.index(f"│ {name} ")) == NAMES
 
 
 def test_no_command_at_all_shows_the_help(fheval: Session) -> None:
@@ -45,7 +51,7 @@ def test_a_command_misspelt_between_two(fheval: Session) -> None:
     assert done.err == "No such command 'evaluat'. Did you mean 'evaluate', 'vault'? Try 'fheval --help'.\n"
 
 
-@pytest.mark.parametrize("name", [name for name, _, _ in COMMANDS])
+@pytest.mark.parametrize("name", NAMES)
 def test_every_command_has_help_with_an_example(fheval: Session, name: str) -> None:
     done = fheval(name, "--help")
     assert (done.status, done.err) == (0, "")
@@ -70,6 +76,22 @@ def test_python_m_fheval_and_the_script_are_the_same() -> None:
     assert as_module == as_script
     assert as_module.out == f"fheval {__version__}\n"
     assert "Usage: fheval" in real_process("--help").out
+
+
+def test_the_laboratory_adds_its_commands() -> None:
+    assert [*(name for name, _, _ in COMMANDS), *OF_THE_LAB] == NAMES
+
+
+@pytest.mark.parametrize("name", OF_THE_LAB)
+def test_without_the_laboratory_its_commands_say_what_to_install(
+    fheval: Session, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("fheval.cli.entry_points", lambda **_: ())
+    for words in ([], ["--protocol", "padded"], ["--help"]):
+        done = fheval(name, *words)
+        assert (done.status, done.out) == (2, "")
+        assert done.err.startswith(f"The command {name} is part of fheval-lab, which is not installed. Install ")
+    assert f" {name} " not in fheval("--help").out
 
 
 def test_help_and_version_load_nothing_heavy_of_their_own() -> None:

@@ -193,6 +193,3 @@ def test_simulate_takes_metrics_and_intervals(fheval: Session, tmp_path: Path) -
     result = fheval("simulate", *files, *options).json()
     for row in result["results"]:
         assert row["low"] < row["value"] < row["high"]
-    refused = fheval("simulate", *files, "--protocol", "dpauc", "--metric", "f1")
-    assert (refused.status, refused.out) == (2, "")
-    assert "baseline for one AUC" in refused.err

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fheval.metrics.question import Question
 
 from cli.session import Session, command
 from fheval.aggregator.conductor import Plan, Report, conduct, drive
@@ -25,9 +26,8 @@ from fheval.consortium.authority import load_authority
 from fheval.counting import Counts, Grid, count_file
 from fheval.engines import load_engine
 from fheval.errors import CohortTooSmall, TransportError
-from fheval.metrics.question import Question
 from fheval.party.client import ask
-from fheval.party.messages import Greeting, Hello, REFUSAL, Reply, request
+from fheval.party.messages import REFUSAL, Greeting, Hello, Reply, request
 from fheval.protocols.base import Stage
 from fheval.secrets import SystemRandomness
 from fheval.wire import decode

@@ -13,6 +13,9 @@ import pytest
 
 from fheval.flower.processes import Child, Process, descendants, free_port, told_to_stop
 
+# Seconds after which a test gives up; those below sleep longer.
+PATIENCE = 30
+
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
 # Starts a stubborn process in a session of its own, as SuperLink does with its SuperExec, and says its id.
 PARENT = f"""
@@ -25,7 +28,7 @@ time.sleep(60)
 
 
 def wait_for(path: Path) -> str:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         if path.exists() and (text := path.read_text()):
             return text
@@ -52,7 +55,7 @@ def test_what_does_not_listen_is_killed(family: tuple[Child, Process]) -> None:
     child, grandchild = family
     child.stop(grace=0.5)
     assert child.status() == -signal.SIGTERM
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE
     while grandchild.lives() and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not grandchild.lives()
@@ -62,7 +65,7 @@ def test_children_of_one_that_ended_by_itself_are_ended_too(family: tuple[Child,
     child, grandchild = family
     assert child.status() is None
     os.kill(child.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE
     while child.status() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     assert grandchild.lives()
@@ -87,7 +90,7 @@ def test_a_process_is_not_taken_for_its_successor() -> None:
 
 def test_the_status_of_a_child_that_ends_by_itself() -> None:
     child = Child([sys.executable, "-c", "raise SystemExit(3)"], os.environ)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while child.status() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     assert child.status() == 3

@@ -11,20 +11,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fheval.metrics.question import Question
+from fheval.party.verdict import Ending, Verdict, leader_seal, party_unseal
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fheval.aggregator.conductor import Plan, drive
 from fheval.counting import Grid
 from fheval.engines import load_engine
-from fheval.metrics.question import Question
 from fheval.party import epoch, verdict
 from fheval.party.ledger_records import Entry
-from fheval.party.messages import Epoch, REFUSAL, Relay, SetUp, Submit, request
-from fheval.protocols.base import Stage
+from fheval.party.messages import REFUSAL, Epoch, SetUp, Submit, request
 from fheval.party.steps import Answer
-from fheval.party.verdict import Ending, Verdict, leader_seal, party_unseal
 from fheval.protocols import padding
+from fheval.protocols.base import Stage
 from fheval.protocols.round import PartySecrets, PublicSetup, Round, leader_set_up
 from fheval.secrets import Secret, SystemRandomness
 from keys_consortium import Consortium

@@ -154,7 +154,7 @@ def test_one_class_has_no_auc() -> None:
 
 def test_without_opendp_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optional, "find_spec", lambda _: None)
-    with pytest.raises(ConfigError, match=r"DPAUC needs opendp.*pip install 'fheval\[baselines\]'"):
+    with pytest.raises(ConfigError, match=r"DPAUC needs opendp.*pip install 'fheval-lab\[baselines\]'"):
         dpauc(some_parties(), epsilon=1)
 
 

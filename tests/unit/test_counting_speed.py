@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from time import process_time
 
+import numpy as np
 import polars as pl
 import pytest
+from sklearn.metrics import roc_auc_score
 
+from fheval.counting import Counts
 from fheval_lab.bench.counting import counting_speedup
 
 # VmHWM and not ru_maxrss: the latter starts at the peak of the process that started this one.
@@ -29,8 +34,18 @@ def test_ten_million_scores_count_25_times_faster_than_they_sort() -> None:
     assert abs(measured["difference"]) < 1e-4
 
 
-def test_counting_is_faster_than_sorting_on_a_tenth_of_that() -> None:
-    assert counting_speedup(samples=10**6, decision_points=1000)["speedup"] >= 8
+def test_counting_a_million_scores_takes_a_fraction_of_the_work_of_sorting_them() -> None:
+    """In processor time, which others on the machine disturb little; the ratio was measured as 50 to 60."""
+    rng = np.random.default_rng(0)
+    labels, scores = rng.integers(0, 2, 10**6), rng.random(10**6)
+    counting = min(processor_seconds(lambda: Counts.from_scores(labels, scores, 1000).auc()) for _ in range(3))
+    assert processor_seconds(lambda: roc_auc_score(labels, scores)) >= 8 * counting
+
+
+def processor_seconds(work: Callable[[], object]) -> float:
+    start = process_time()
+    work()
+    return process_time() - start
 
 
 def write_rows(path: Path, rows: int) -> None:

@@ -44,7 +44,7 @@ def test_the_libraries_columns_are_the_printed_ones(name: Name, size: int) -> No
     assert sklearn.value == pytest.approx(sklearn.printed, abs=1e-6)
 
 
-@pytest.mark.skipif(find_spec("opendp") is None, reason="opendp is not installed: fheval[baselines]")
+@pytest.mark.skipif(find_spec("opendp") is None, reason="opendp is not installed: fheval-lab[baselines]")
 def test_dpauc_is_unusable_on_a_hundred_samples_and_less_so_when_post_processed() -> None:
     plain, processed = accuracy.under_noise(published("celeba", 100), 25, 1)
     assert (plain.column, processed.column) == ("dpauc-epsilon-1", "dpauc-sorted-epsilon-1")
@@ -56,7 +56,7 @@ def test_dpauc_is_unusable_on_a_hundred_samples_and_less_so_when_post_processed(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_spec("opendp") is None, reason="opendp is not installed: fheval[baselines]")
+@pytest.mark.skipif(find_spec("opendp") is None, reason="opendp is not installed: fheval-lab[baselines]")
 @pytest.mark.parametrize("epsilon", [1, 8])
 @pytest.mark.parametrize("points", [25, 50, 100])
 def test_dpauc_is_within_its_printed_deviation_on_many_samples(points: int, epsilon: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from fheval.aggregator.conductor import drive
 from fheval.aggregator.round_in_play import Exchange
-from fheval.party.messages import Proof, REFUSAL, REQUESTS, Reply, Request, SetUp, request
+from fheval.party.messages import REFUSAL, REQUESTS, Reply, Request, SetUp, request
 from fheval.protocols.base import Stage
 from fheval.protocols.round import Round, new_round_id
 from fheval.secrets import SystemRandomness

@@ -8,17 +8,17 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from fheval.party.checking import digest_of
+from fheval.party.verdict import Ending, Verdict, leader_seal
 
 from fheval.aggregator.conductor import Report, drive
 from fheval.aggregator.round_in_play import Exchange
 from fheval.engines import load_engine
 from fheval.party import steps
-from fheval.party.checking import digest_of
 from fheval.party.data_set import DataSet
-from fheval.party.messages import Relay, Reply, Submission
-from fheval.protocols.base import Receipt, Stage
-from fheval.party.verdict import Ending, Verdict, leader_seal
+from fheval.party.messages import Reply, Submission
 from fheval.protocols import PROTOCOLS, padding
+from fheval.protocols.base import Receipt, Stage
 from fheval.protocols.padded import PaddedResult
 from fheval.protocols.round import Round
 from fheval.wire import decode, encode

@@ -12,7 +12,7 @@ from fheval.aggregator.conductor import Report, drive, in_process
 from fheval.aggregator.round_in_play import Exchange
 from fheval.errors import CohortTooSmall, RemoteProtocolError, TransportError
 from fheval.party.epoch import make_keys
-from fheval.party.messages import KeySetUp, REFUSAL, Reply
+from fheval.party.messages import REFUSAL, KeySetUp, Reply
 from fheval.protocols.base import Stage
 from fheval.wire import decode, encode
 from vault.trial import NAMES, PADDED, PicksTheFirst, Trial

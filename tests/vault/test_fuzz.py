@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from fheval.metrics.question import Question
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fheval.counting import Grid
 from fheval.errors import ConfigError
-from fheval.metrics.question import Question
 from fheval.party.messages import REFUSAL, Reply, SetUp, request
 from fheval.protocols.base import Stage
 from fheval.secrets import SystemRandomness

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from fheval.metrics.question import Question
+from fheval.party.verdict import Ending, Verdict, verdict_from_bytes
 
 from fheval.aggregator.conductor import Plan
 from fheval.counting import Grid
 from fheval.errors import ConfigError
-from fheval.metrics.question import Question
 from fheval.party.ledger import KEPT_ROUNDS, Ledger
 from fheval.party.ledger_records import Entry, Use
 from fheval.party.ledger_schema import _PERMANENT
 from fheval.party.messages import Epoch
 from fheval.protocols.base import Stage
-from fheval.party.verdict import Ending, Verdict, verdict_from_bytes
 from fheval.protocols.round import Round
 from fheval.secrets import SystemRandomness
 from keys_consortium import NOW

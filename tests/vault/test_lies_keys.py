@@ -9,7 +9,7 @@ import pytest
 
 from fheval.aggregator.conductor import drive
 from fheval.consortium import BundleContext, seal_bundle, sign
-from fheval.party.messages import Epoch, REFUSAL, Relay, SetUp, Submit, binding, request
+from fheval.party.messages import REFUSAL, Epoch, SetUp, Submit, binding, request
 from fheval.protocols.base import Stage
 from fheval.secrets import Secret, SystemRandomness
 from keys_consortium import Consortium

@@ -6,12 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from fheval.metrics.question import Question
 
 from fheval.consortium import Rules
 from fheval.counting import Grid
 from fheval.errors import CohortTooSmall
 from fheval.metrics.forms import auc_form
-from fheval.metrics.question import Question
 from fheval.party.messages import Epoch, SetUp, Submit, request
 from fheval.protocols.base import Stage
 from fheval.secrets import SystemRandomness

@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from fheval.party.verdict import Ending, Verdict, leader_seal
 
 from fheval.aggregator.conductor import drive
 from fheval.consortium import sign
 from fheval.party.context import RoundContext
-from fheval.party.messages import Epoch, REFUSAL, Relay, Reply, Request, request
+from fheval.party.messages import REFUSAL, Epoch, Reply, Request, request
 from fheval.protocols.base import Stage
-from fheval.party.verdict import Ending, Verdict, leader_seal
 from fheval.protocols.padded import PaddedResult
 from fheval.secrets import SystemRandomness
 from fheval.wire import HEADER, decode, encode

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 
 import pytest
+from fheval.party.stages import TRANSITIONS, Part, State, advance, state_after
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fheval.aggregator.conductor import drive
 from fheval.aggregator.round_in_play import Exchange
-from fheval.party.messages import REFUSAL, Relay, SetUp, Submit, request
+from fheval.party.messages import REFUSAL, SetUp, Submit, request
 from fheval.protocols.base import Stage
-from fheval.party.stages import TRANSITIONS, Part, State, advance, state_after
 from fheval.protocols.round import Round
 from vault.requests import a_party, another, changed, is_aborted, is_refused, opened, played_until
 from vault.trial import ALL, NAMES, Trial, Wire

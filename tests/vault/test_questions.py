@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fheval.metrics.question import Question
 from numpy.typing import NDArray
 from rich.console import Console
 
@@ -16,7 +17,6 @@ from fheval.aggregator.round_in_play import Exchange
 from fheval.cli.vault_views import rounds_json, rounds_table
 from fheval.counting import Counts, Grid
 from fheval.errors import CohortTooSmall, ConfigError, RemoteProtocolError, TransportError
-from fheval.metrics.question import Question
 from fheval.party.columns import AllowedColumns
 from fheval.party.data_set import DataSet
 from fheval.protocols.base import Stage

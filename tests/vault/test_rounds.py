@@ -6,17 +6,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from fheval.metrics.question import Question
+from fheval.party.verdict import Ending
 
 from fheval.aggregator.conductor import drive
 from fheval.aggregator.round_in_play import Exchange
 from fheval.counting import Grid
 from fheval.errors import CohortTooSmall, TransportError
-from fheval.metrics.question import Question
 from fheval.party.data_set import DataSet
-from fheval.party.messages import Relay, Request, request
-from fheval.protocols.base import Stage
-from fheval.party.verdict import Ending
+from fheval.party.messages import Request, request
 from fheval.protocols import PROTOCOLS
+from fheval.protocols.base import Stage
 from fheval.wire import decode
 from vault.trial import ALL, NAMES, PADDED, PAPER, PicksTheFirst, Trial, Wire
 

@@ -22,6 +22,9 @@ from fheval.party.listening import answers, listening, passed_socket
 from fheval.party.messages import REFUSAL
 from fheval.party.server import MOST_CONNECTIONS, VaultServer, log_kinds_only
 
+# Seconds after which a test gives up, on a machine that others use too.
+PATIENCE = 60
+
 
 @pytest.fixture
 def path(folder: Path) -> Path:
@@ -40,7 +43,7 @@ def serving(path: Path, handle: Callable[[bytes], bytes] = bytes.upper, **option
             yield server
         finally:
             server.stop()
-            thread.join(10)
+            thread.join(PATIENCE)
             assert not thread.is_alive()
 
 
@@ -181,10 +184,8 @@ def test_a_frame_that_breaks_off(path: Path, sent: bytes) -> None:
 def test_whoever_is_slow_is_not_waited_for(path: Path) -> None:
     with serving(path, seconds=0.3), connected(path) as slow:
         slow.sendall(b"\0\0\0\x09abc")
-        start = time.monotonic()
-        with pytest.raises((TransportError, AssertionError)):
-            assert receive_frame(slow, seconds=10) is not None
-        assert time.monotonic() - start < 8
+        # Were the server to wait, this end would be the one to give up, and raise.
+        assert receive_frame(slow, seconds=PATIENCE) is None
         assert ask(path, b"hello") == b"HELLO"
 
 
@@ -233,20 +234,19 @@ def test_stopping_lets_a_request_finish(path: Path) -> None:
     with serving(path, slowly) as server:
         thread = threading.Thread(target=lambda: replies.append(ask(path, b"hello")))
         thread.start()
-        started.wait(5)
+        started.wait(PATIENCE)
         server.stop()
-        thread.join(5)
+        thread.join(PATIENCE)
     assert replies == [b"HELLO"]
 
 
 def test_idle_connections_do_not_delay_the_end(path: Path) -> None:
-    with serving(path) as server, connected(path) as idle:
-        send_frame(idle, b"hello", seconds=5)
-        assert receive_frame(idle, seconds=5) == b"HELLO"
-        start = time.monotonic()
+    """The server would wait for hours for another request; only its end can end the connection so soon."""
+    with serving(path, seconds=10_000) as server, connected(path) as idle:
+        send_frame(idle, b"hello", seconds=PATIENCE)
+        assert receive_frame(idle, seconds=PATIENCE) == b"HELLO"
         server.stop()
-        assert receive_frame(idle, seconds=20) is None
-    assert time.monotonic() - start < 10
+        assert receive_frame(idle, seconds=PATIENCE) is None
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fheval.metrics.question import Question
 
 from fheval.aggregator.conductor import Conducting, Plan, Report, conduct, drive, in_process
 from fheval.aggregator.round_in_play import Exchange
@@ -20,14 +21,13 @@ from fheval.consortium.authority import create_authority
 from fheval.counting import Grid, count_file
 from fheval.engines import Engine
 from fheval.engines.clear import ClearEngine
-from fheval.metrics.question import Question
 from fheval.party.columns import AllowedColumns
 from fheval.party.core import VaultCore
 from fheval.party.data_set import DataSet
 from fheval.party.ledger import Ledger
 from fheval.party.ledger_records import History
-from fheval.protocols.base import Stage
 from fheval.protocols import default_precision
+from fheval.protocols.base import Stage
 from fheval.secrets import Randomness, SystemRandomness
 from keys_consortium import NOW, Consortium
 

@@ -14,10 +14,10 @@ from fheval.cli import options
 from fheval.cli.output import check_target, write_json
 from fheval.consortium import AggregatorKit, load_aggregator_kit
 from fheval.errors import ConfigError
+from fheval.flower.environment import require_flower
 from fheval.flower.evaluation import evaluate as carry_out
 from fheval.flower.orders import Order, Summary
 from fheval.flower.state import State
-from fheval.flower.superlink import run_aggregator
 from fheval.party.terms import require_playable
 from fheval.secrets import SystemRandomness
 from fheval.study import Study
@@ -45,6 +45,9 @@ def up(
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port to listen on for members.")] = 9092,
 ) -> None:
     """Run SuperLink with TLS, for the members of the policy only, until Ctrl-C or SIGTERM."""
+    require_flower()
+    from fheval.flower.superlink import run_aggregator
+
     now = datetime.now(timezone.utc)
     loaded = load_aggregator_kit(kit, now=now)
     members = len(loaded.policy.members)
@@ -103,6 +106,7 @@ def evaluate(
     json_target: options.Json = None,
 ) -> None:
     """Run one round among the members that are connected; their vaults keep the result."""
+    require_flower()
     check_target(json_target)
     loaded = load_aggregator_kit(kit, now=datetime.now(timezone.utc))
     if by_cluster and asked["ci"] is None:

@@ -1,4 +1,7 @@
-"""Commands that are imported when they are called, so that `fheval --help` need not load numpy, Polars and the rest."""
+"""Stand-ins in the list of commands: for those that are imported when they are called, and for those not installed.
+
+So `fheval --help` need not load numpy, Polars and the rest.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,9 @@ from typing import Any
 
 import typer
 from typer.core import TyperCommand
+
+from fheval.errors import ConfigError
+from fheval.version import __version__
 
 _COMPLETION = ("install_completion", "show_completion")
 
@@ -32,3 +38,18 @@ class Deferred(TyperCommand):
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Let the real command parse its arguments; it is then the one that its context invokes."""
         return self.load().make_context(info_name, args, parent=parent, **extra)
+
+
+class Missing(TyperCommand):
+    """Stands, unlisted, for a command of a distribution that is not installed, and says how to get it."""
+
+    def __init__(self, name: str, distribution: str) -> None:
+        super().__init__(name=name, hidden=True)
+        self._distribution = distribution
+
+    def make_context(self, *_: Any, **__: Any) -> Any:
+        """Refuse, whatever the arguments are."""
+        raise ConfigError(
+            f"The command {self.name} is part of {self._distribution}, which is not installed. "
+            f"Install {self._distribution} {__version__} beside fheval; in a checkout: pip install ./lab"
+        )

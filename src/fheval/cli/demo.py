@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from rich.console import Console
 
 from fheval.cli import options
 from fheval.cli.demo_page import demo_page
+from fheval.cli.hospitals import Hospital, hospitals, pooled_auc
 from fheval.cli.output import STANDARD_OUTPUT, check_target, write_json
-from fheval.cli.progress import round_bar, waiting
+from fheval.cli.progress import round_bar
 from fheval.counting import Counts
 from fheval.engines import Engine, load_engine
 from fheval.evaluation import Result, evaluate
 from fheval.report.wording import shown_auc
 from fheval.study import DEFAULT_DECISION_POINTS
 from fheval.version import __version__
-
-if TYPE_CHECKING:
-    from fheval.cli.hospitals import Hospital
 
 app = typer.Typer()
 
@@ -79,13 +77,8 @@ def demo(
 
 
 def demonstrate(engine: Engine, decision_points: int, *, quiet: bool) -> Demonstration:
-    """Fit the model, pool for comparison, and run a round for each threat model."""
-    with waiting("Fitting the model", quiet=quiet):
-        # scikit-learn takes seconds to import: under the bar, and not for `fheval demo --help`.
-        from fheval.cli.hospitals import hospitals
-        from fheval_lab.baselines.pooled import sklearn_auc
-
-        parties = hospitals()
+    """Run a round for each threat model, and pool for comparison."""
+    parties = hospitals()
     data = [(each.labels, each.scores) for each in parties]
     rounds = []
     for protocol in PROTOCOLS:
@@ -94,6 +87,4 @@ def demonstrate(engine: Engine, decision_points: int, *, quiet: bool) -> Demonst
                 evaluate(data, protocol=protocol, decision_points=decision_points, engine=engine, on_work=on_work)
             )
     pooled = sum((Counts.from_scores(*each, decision_points) for each in data), start=Counts.zero(decision_points))
-    return Demonstration(
-        hospitals=parties, pooled_exact=sklearn_auc(data).auc, pooled_counts=pooled.auc(), rounds=rounds
-    )
+    return Demonstration(hospitals=parties, pooled_exact=pooled_auc(parties), pooled_counts=pooled.auc(), rounds=rounds)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -11,6 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from fheval.cli.hospitals import Hospital
 from fheval.counting import Counts
 from fheval.errors import UndefinedMetric
 from fheval.evaluation import Result
@@ -24,9 +24,6 @@ from fheval.report.wording import (
     warning,
     words_of,
 )
-
-if TYPE_CHECKING:
-    from fheval.cli.hospitals import Hospital
 
 _WIDTH = 100
 

@@ -9,6 +9,7 @@ import typer
 
 from fheval.consortium import supernode_files
 from fheval.consortium.files import check_private_directory, private_subdirectory
+from fheval.flower.environment import require_flower
 from fheval.flower.supernode import SuperNode, run_supernode
 from fheval.party.listening import answers
 
@@ -46,6 +47,7 @@ def up(
     ],
 ) -> None:
     """Run a SuperNode that relays bytes to the vault, until Ctrl-C or SIGTERM. It needs no other file of the kit."""
+    require_flower()
     inner = kit / "supernode"
     key, authority = supernode_files(inner if inner.is_dir() else kit)
     if not answers(vault):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from fheval.errors import ConfigError
@@ -29,6 +30,16 @@ def flower_environment(home: Path) -> dict[str, str]:
     # Flower starts its own programs by name and finds them beside this Python only if we say where that is.
     path = os.pathsep.join([str(_programs()), os.environ.get("PATH", os.defpath)])
     return {**passed_on, **_QUIET, **_TASK_POLL, "PATH": path, "FLWR_HOME": str(home.absolute())}
+
+
+def require_flower() -> None:
+    """Raise `ConfigError` unless what the extra `flower` brings is installed; nothing of it is imported."""
+    missing = [name for name in ("flwr", "h11") if find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"This command needs Flower, which is not installed here (missing: {', '.join(missing)}). "
+            "Install fheval[flower], on Python 3.11 or newer."
+        )
 
 
 def flower_program(name: str) -> str:

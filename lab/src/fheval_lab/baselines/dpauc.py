@@ -167,7 +167,7 @@ def _rate(counted: Noisy, total: Noisy) -> Noisy:
 def laplace_mechanism(epsilon: float, points: int) -> Callable[[list[int]], list[int]]:
     """OpenDP's vector Laplace mechanism on integers; it itself confirms what the 4·N statistics spend."""
     opendp: Any = require(
-        "opendp", module="opendp.prelude", baseline="DPAUC", install="pip install 'fheval[baselines]'"
+        "opendp", module="opendp.prelude", baseline="DPAUC", install="pip install 'fheval-lab[baselines]'"
     )
     # OpenDP asks its users to opt in to mechanisms whose proofs are not yet reviewed by a committee.
     opendp.enable_features("contrib")

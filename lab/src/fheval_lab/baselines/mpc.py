@@ -99,7 +99,7 @@ def mpc_auc(parties: Parties, *, timeout: float = DEFAULT_TIMEOUT, rng: Randomne
     if not timeout > 0:
         raise ConfigError(f"The time limit must be a positive number of seconds, not {timeout}.")
     owners = check_parties(parties, ANY_FINITE)
-    check_installed("mpyc", baseline="The exact AUC by MPC", install="pip install 'fheval[baselines]'")
+    check_installed("mpyc", baseline="The exact AUC by MPC", install="pip install 'fheval-lab[baselines]'")
     started = time.monotonic()
     plan = _plan(owners)
     jobs = owners_share(owners, plan, rng or SystemRandomness(), seconds=timeout + _GRACE_SECONDS)

@@ -1,0 +1,163 @@
+"""`fheval baseline`: the AUC by what fheval is compared with, over one data set split at random among parties."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from fheval.cli import options
+from fheval.cli.output import STANDARD_OUTPUT, check_targets, write_json, write_page
+from fheval.cli.progress import waiting
+from fheval.cli.simulate import read_shares
+from fheval.cli.tables import account_panel
+from fheval.counting import Grid
+from fheval.report.account import Account
+from fheval.study import DEFAULT_DECISION_POINTS
+from fheval.version import __version__
+
+if TYPE_CHECKING:
+    from fheval_lab.baselines.data import Parties
+
+DPAUC = "dpauc"
+MPC = "mpc"
+
+# Nobody waits longer; who waits less presses control-C.
+_MPC_SECONDS = 86_400.0
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="The AUC by what fheval is compared with. The output is that of fheval simulate; fields that do not apply "
+    "are null.",
+    epilog="Examples:\n\n"
+    "fheval baseline dpauc --labels y.npy --scores s.npy --parties 15 --epsilon 8 --decision-points 100\n\n"
+    "fheval baseline mpc --labels y.npy --scores s.npy --parties 3 --json -",
+)
+
+Labels = Annotated[Path, typer.Option(metavar="FILE", help="Labels, one a row: .txt or .npy.", show_default=False)]
+Scores = Annotated[Path, typer.Option(metavar="FILE", help="Scores, one a row: .txt or .npy.", show_default=False)]
+PartyNumber = Annotated[
+    int, typer.Option("--parties", metavar="M", min=1, help="How many parties there are.", show_default=False)
+]
+Seed = Annotated[int | None, typer.Option(metavar="N", min=0, help="Repeat the same split.", show_default="a new one")]
+DecisionPoints = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", help="How many decision points the curve has.", show_default=str(DEFAULT_DECISION_POINTS)
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a baseline gave: the account for people, and the JSON, whose fields are null where they do not apply."""
+
+    account: Account
+    content: dict[str, Any]
+
+
+@app.command(
+    epilog="Example: fheval baseline dpauc --labels y.npy --scores s.npy --parties 15 --epsilon 8 --decision-points 100"
+)
+def dpauc(
+    labels: Labels,
+    scores: Scores,
+    parties: PartyNumber,
+    epsilon: Annotated[float, typer.Option(metavar="E", help="The privacy budget.")] = 1.0,
+    seed: Seed = None,
+    decision_points: DecisionPoints = None,
+    grid: options.GridChoice = "even",
+    score_kind: options.ScoreKindOption = options.ScoreKind.PROBABILITY,
+    json: options.Json = None,
+    report: options.Report = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Differential privacy: every party adds noise to its counts and shows them to the aggregator."""
+    check_targets(json, report)
+    chosen = options.chosen_grid(grid, decision_points, score_kind)
+    shares = read_shares(labels, scores, parties, seed, chosen, quiet=quiet)
+    with waiting("Computing with dpauc", quiet=quiet):
+        outcome = _dpauc(shares, chosen, epsilon, [labels.name, scores.name])
+    _deliver(outcome, json=json, report=report, quiet=quiet)
+
+
+@app.command(epilog="Example: fheval baseline mpc --labels y.npy --scores s.npy --parties 3 --json -")
+def mpc(
+    labels: Labels,
+    scores: Scores,
+    parties: PartyNumber,
+    seed: Seed = None,
+    json: options.Json = None,
+    report: options.Report = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Multi-party computation: the exact AUC on secret shares, by three processes on this machine."""
+    check_targets(json, report)
+    shares = read_shares(labels, scores, parties, seed, None, quiet=quiet)
+    with waiting("Computing with mpc", quiet=quiet):
+        outcome = _mpc(shares, [labels.name, scores.name])
+    _deliver(outcome, json=json, report=report, quiet=quiet)
+
+
+def _deliver(outcome: Outcome, *, json: str | None, report: Path | None, quiet: bool) -> None:
+    """Write JSON and page where asked for, and show the result to people unless standard output is the JSON's."""
+    if json is not None:
+        write_json(json, outcome.content)
+    if report is not None:
+        write_page(report, outcome.account)
+    if json == STANDARD_OUTPUT:
+        return
+    if not quiet:
+        Console(highlight=False).print(account_panel(outcome.account))
+    elif json is None:
+        typer.echo(outcome.account.figure)
+
+
+def _dpauc(parties: Parties, grid: Grid, epsilon: float, names: Sequence[str]) -> Outcome:
+    from fheval_lab.baselines.accounts import account_of_dpauc, dpauc_upload
+    from fheval_lab.baselines.dpauc import dpauc
+
+    # A party that released its counts a hundred times would have spent a hundred budgets.
+    done = dpauc(parties, epsilon, grid, repetitions=1)
+    content = _content(DPAUC, done.parties, len(grid), done.mean) | {
+        # Drawing the noise is nearly all of it, and each party draws its own.
+        "seconds": {"party": done.seconds / done.parties, "leader": None, "aggregator": None, "decrypt": None},
+        "bytes": {"party_upload": dpauc_upload(done), "leader_upload": None, "result": None},
+        "epsilon": done.epsilon,
+        "noise_scale": done.noise_scale,
+    }
+    return Outcome(account=account_of_dpauc(done, names), content=content)
+
+
+def _mpc(parties: Parties, names: Sequence[str]) -> Outcome:
+    from fheval_lab.baselines.accounts import account_of_mpc
+    from fheval_lab.baselines.mpc import mpc_auc
+
+    done = mpc_auc(parties, timeout=_MPC_SECONDS)
+    content = _content(MPC, done.parties, None, done.auc) | {
+        "precision": "exact",
+        # The computing processes stand where the aggregator stands elsewhere.
+        "seconds": {"party": None, "leader": None, "aggregator": done.computing_seconds, "decrypt": None},
+        "bytes": {"party_upload": None, "leader_upload": None, "result": None},
+        "traffic": done.bytes_sent,
+        "comparisons": done.comparisons,
+    }
+    return Outcome(account=account_of_mpc(done, names), content=content)
+
+
+def _content(protocol: str, parties: int, decision_points: int | None, auc: float) -> dict[str, Any]:
+    return {
+        "protocol": protocol,
+        "engine": None,
+        "parties": parties,
+        "decision_points": decision_points,
+        "auc": auc,
+        "precision": None,
+        "verified": None,
+        "soundness_bits": None,
+        "fheval": __version__,
+    }
