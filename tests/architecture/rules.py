@@ -13,6 +13,7 @@ LAYERS = (
     {"secrets", "wire", "field"},
     {"counting", "metrics", "engines"},
     {"protocols"},
+    {"study"},
     {"evaluation"},
     {"consortium"},
     {"party"},

@@ -132,7 +132,7 @@ def test_a_missing_value(fheval: Session, tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "npy with fields"])
 def test_no_such_column(fheval: Session, tmp_path: Path, kind: str) -> None:
     file = WRITERS[kind][0](tmp_path, LABELS, SCORES)
-    message = refused(fheval, tmp_path, "evaluate", "--party", file, "--score-column", "risk")
+    message = refused(fheval, tmp_path, "evaluate", "--party", file, "--score-column", "risk", "--minimum-cohort", "1")
     assert message.startswith(f"{file}: there is no score column 'risk' among 'label', 'score'.")
 
 

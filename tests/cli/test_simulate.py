@@ -50,7 +50,7 @@ def test_a_seed_repeats_the_split(fheval: Session, pair: list[str], monkeypatch:
             sizes.append([int(labels.sum()) for labels, _ in shares])
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("fheval.cli.simulate.count_and_run", note)
+        monkeypatch.setattr("fheval.cli.simulate.run_and_deliver", note)
         assert fheval("simulate", *pair, "--parties", "9", *arguments).status == 130
         return sizes[-1]
 

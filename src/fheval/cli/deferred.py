@@ -6,6 +6,7 @@ So `fheval --help` need not load numpy, Polars and the rest.
 from __future__ import annotations
 
 from importlib import import_module
+from signal import SIGINT, siginterrupt
 from typing import Any
 
 import typer
@@ -30,6 +31,8 @@ class Deferred(TyperCommand):
     def load(self) -> Any:
         """Import the module and give the command, or the group of commands, that it has."""
         command: Any = typer.main.get_command(import_module(self._module).app)
+        # Polars makes system calls go on after Ctrl-C: a command that waits for rows from a pipe would not hear it.
+        siginterrupt(SIGINT, True)
         command.name = self.name
         # Each app on its own would offer to install shell completion; once, before any command, is enough.
         command.params = [option for option in command.params if option.name not in _COMPLETION]

@@ -332,8 +332,9 @@ def _protocol_options() -> dict[str, tuple[Any, Any]]:
 def _offered(protocol: str, option: Option) -> tuple[Any, Any]:
     text = f"{protocol}: {option.help}."
     if option.choices:
-        chosen = typer.Option(metavar="|".join(option.choices), help=text, rich_help_panel=_ROUND)
-        return Annotated[str, chosen], option.default
+        choices = Enum(option.name, {each: each for each in option.choices}, type=str)  # type: ignore[misc]
+        chosen = typer.Option(help=text, rich_help_panel=_ROUND)
+        return Annotated[choices, chosen], choices(option.default)
     number = typer.Option(metavar="N", min=option.least, help=text, rich_help_panel=_ROUND)
     return Annotated[int, number], option.default
 
@@ -342,16 +343,15 @@ def chosen_study(asked: Mapping[str, Any], models: Sequence[str] | None = None, 
     """The study that the options make, or that their `--study` names; a `ConfigError` says which option cannot be."""
     if asked["study"] is not None:
         return _study_of_file(asked, models, by_cluster=by_cluster)
-    said = dict(asked)
-    del said["study"]
-    release, allowed = said.pop("release", Release.RATIO), said.pop("allow_curves", False)
-    if release is Release.CURVE and not allowed:
+    said = {name: value.value if isinstance(value, Enum) else value for name, value in asked.items() if name != "study"}
+    curve = said.pop("release") == Release.CURVE.value
+    if not said.pop("allow_curves") and curve:
         raise ConfigError(
             "The round asks for the counts of a curve, and curves are not allowed. "
             "Ask for metrics, or give --allow-curves where all parties agreed."
         )
-    precision = said.pop("precision")
-    interval = said.pop("ci")
+    precision, interval = said.pop("precision"), said.pop("ci")
+    del said["score_kind"]
     return Study.of(
         metrics=tuple(said.pop("metric") or ("auc",)),
         models=tuple(models or (UNNAMED,)),
@@ -359,10 +359,10 @@ def chosen_study(asked: Mapping[str, Any], models: Sequence[str] | None = None, 
         interval=interval,
         by_cluster=by_cluster,
         target_range=chosen_range(said.pop("target_range", None)),
-        release="curve" if release is Release.CURVE else "ratios",
+        release="curve" if curve else "ratios",
         precision=None if precision is None else chosen_precision(precision),
         decision_points=chosen_grid(
-            said.pop("grid"), said.pop("decision_points"), said.pop("score_kind"), resampled=interval is not None
+            said.pop("grid"), said.pop("decision_points"), asked["score_kind"], resampled=interval is not None
         ),
         **said,
     )

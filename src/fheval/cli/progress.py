@@ -49,14 +49,15 @@ def round_bar(parties: int, *, quiet: bool = False) -> Iterator[Callable[[str], 
         done = {"counting": 0, "party": 0}
 
         def on_work(role: str) -> None:
-            if role == "leader" and not done["party"]:
-                bar.update(task, completed=0, description="Round: the parties submit")
-            elif role in done:
-                done[role] += 1
-                finished = min(done[role], parties)
-                bar.update(task, completed=finished)
-                if role == "party" and finished == parties:
-                    bar.update(task, description="Round: the aggregator answers")
+            if role in done:
+                done[role] = min(done[role] + 1, parties)
+            elif role != "leader" or done["party"]:
+                return
+            if role == "counting":
+                now = "Counting"
+            else:
+                now = "Round: the parties submit" if done["party"] < parties else "Round: the aggregator answers"
+            bar.update(task, completed=done.get(role, 0), description=now)
 
         yield on_work
 
