@@ -96,7 +96,10 @@ class Study(Message, frozen=True, kw_only=True):
     true and predicted values in a regression. `release` "curve" asks for the global counts instead of metrics.
 
     Terms: one `protocol` with its own `options`; `precision` is the width of the rounding that is released, None for an
-    exact release; fewer parties than `minimum_cohort` get nothing; `max_samples` bounds the rows of all of them.
+    exact release; fewer parties than `minimum_cohort` get nothing; `max_samples` bounds the rows of all of them,
+    `least_rows` is how many they have at least, and `most_rows_per_party` bounds those of each. A vault answers so many
+    `rounds`. `learns` says who learns the result, and `reveals` what it may give away; `fheval` does not yet check the
+    latter against the numbers that are asked for.
     """
 
     name: str = ""
@@ -116,6 +119,11 @@ class Study(Message, frozen=True, kw_only=True):
     precision: float | None
     minimum_cohort: int = DEFAULT_MINIMUM_COHORT
     max_samples: int = DEFAULT_MAX_SAMPLES
+    least_rows: int = 1
+    most_rows_per_party: int | None = None
+    rounds: int | None = None
+    learns: Literal["members"] = "members"
+    reveals: Literal["ratios", "counts"] = "ratios"
 
     def __post_init__(self) -> None:
         try:
@@ -268,6 +276,11 @@ class Study(Message, frozen=True, kw_only=True):
             )
         return tuple(forms)
 
+    def require_rows(self, rows: int) -> None:
+        """Refuse one party's rows that are more than the study allows."""
+        if rows > min(self.max_samples, self.most_rows_per_party or self.max_samples):
+            raise ConfigError("A party has more rows than the study allows. Raise its bound, or bring fewer rows.")
+
     def call(
         self, rng: Randomness, *, engine: str, parties: Sequence[str], leader: str, groups: Sequence[str] = ()
     ) -> RoundCall:
@@ -383,6 +396,10 @@ def _check_asked(study: Study) -> None:
 
 
 def _check_terms(study: Study) -> None:
+    for name in ("minimum_cohort", "minimum_group", "max_samples", "least_rows", "most_rows_per_party", "rounds"):
+        value = getattr(study, name)
+        if value is not None and value < 1:
+            raise StudyError(f"{name} is {value}. Use a number from 1.")
     protocol = PROTOCOLS[study.protocol]
     if not protocol.batch and not study.is_one_auc:
         others = " or ".join(each.name for each in PROTOCOLS.values() if each.batch)

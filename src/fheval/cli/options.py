@@ -23,7 +23,6 @@ from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE
 from fheval.metrics.intervals import DEFAULT_REPLICATES
 from fheval.metrics.registry import METRICS
 from fheval.protocols import DEFAULT_PROTOCOL, PROTOCOLS
-from fheval.protocols.base import Option
 from fheval.protocols.round import DEFAULT_MAX_SAMPLES, DEFAULT_MINIMUM_COHORT
 from fheval.study import DEFAULT_DECISION_POINTS, EXACT, RESAMPLED_DECISION_POINTS, Study
 
@@ -132,155 +131,90 @@ Quiet = Annotated[
     typer.Option("--quiet", help="No progress bars, and the AUC alone for output.", rich_help_panel=_OUTPUT),
 ]
 
-# The options of a study: annotation and default, by the name of the command's parameter.
+
+def _option(kind: Any, default: Any, panel: str, text: str, *names: str, **more: Any) -> tuple[Any, Any]:
+    """An option as an annotation, and its default; without one, the help says nothing of it."""
+    if default is None:
+        more.setdefault("show_default", False)
+    return Annotated[kind, typer.Option(*names, help=text, rich_help_panel=panel, **more)], default
+
+
+# The options of a study, by the name of the command's parameter.
 _STUDY_OPTIONS: dict[str, tuple[Any, Any]] = {
-    "study": (
-        Annotated[
-            Path | None,
-            typer.Option(
-                metavar="FILE.toml",
-                help="What is asked and on what terms, instead of the options for it.",
-                show_default=False,
-                rich_help_panel=_ASKED,
-            ),
-        ],
+    "study": _option(Path | None, None, _ASKED, "A study; it says all that these options say.", metavar="FILE.toml"),
+    "metric": _option(
+        list[str] | None,
         None,
+        _ASKED,
+        f"Repeat for several. One of {', '.join(METRICS)}; those that call samples positive take a threshold, as in "
+        "f1@0.3, else 0.5.",
+        "--metric",
+        metavar="NAME[@THRESHOLD]",
+        autocompletion=_completing(lambda: tuple(METRICS)),
+        show_default="auc",
     ),
-    "metric": (
-        Annotated[
-            list[str] | None,
-            typer.Option(
-                "--metric",
-                metavar="NAME[@THRESHOLD]",
-                help=f"Repeat for several. One of {', '.join(METRICS)}; those that call samples positive take a "
-                "threshold, as in f1@0.3, else 0.5.",
-                autocompletion=_completing(lambda: tuple(METRICS)),
-                show_default="auc",
-                rich_help_panel=_ASKED,
-            ),
-        ],
+    "class_": _option(
+        list[str] | None,
         None,
+        _ASKED,
+        "One class of several, told from the rest; repeat for all. Its scores are in the column SCORE_LABEL.",
+        "--class",
+        metavar="LABEL",
     ),
-    "class_": (
-        Annotated[
-            list[str] | None,
-            typer.Option(
-                "--class",
-                metavar="LABEL",
-                help="One class of several, told from the rest; repeat for all. Its scores are in the column "
-                "SCORE_LABEL.",
-                show_default=False,
-                rich_help_panel=_ASKED,
-            ),
-        ],
-        None,
+    "group_column": _option(
+        str | None, None, _ASKED, "Evaluate every group of this column by itself as well.", metavar="NAME"
     ),
-    "group_column": (
-        Annotated[
-            str | None,
-            typer.Option(
-                metavar="NAME",
-                help="Evaluate every group of this column by itself as well.",
-                show_default=False,
-                rich_help_panel=_ASKED,
-            ),
-        ],
-        None,
-    ),
-    "minimum_group": (
-        Annotated[
-            int,
-            typer.Option(
-                metavar="N",
-                min=1,
-                help="A group is released if a minimum cohort of parties hold so many samples of it each.",
-                rich_help_panel=_ASKED,
-            ),
-        ],
+    "minimum_group": _option(
+        int,
         DEFAULT_MINIMUM_SIZE,
+        _ASKED,
+        "A group is released if a minimum cohort of parties hold so many samples of it each.",
+        metavar="N",
+        min=1,
     ),
-    "ci": (
-        Annotated[
-            float | None,
-            typer.Option(
-                "--ci",
-                metavar="LEVEL",
-                help="An interval around every number, such as 0.95; and the difference of every two models.",
-                show_default=False,
-                rich_help_panel=_ASKED,
-            ),
-        ],
+    "ci": _option(
+        float | None,
         None,
+        _ASKED,
+        "An interval around every number, such as 0.95; and the difference of every two models.",
+        "--ci",
+        metavar="LEVEL",
     ),
-    "replicates": (
-        Annotated[
-            int, typer.Option(metavar="R", min=1, help="Resamples that an interval is made of.", rich_help_panel=_ASKED)
-        ],
-        DEFAULT_REPLICATES,
+    "replicates": _option(
+        int, DEFAULT_REPLICATES, _ASKED, "Resamples that an interval is made of.", metavar="R", min=1
     ),
-    "target_range": (
-        Annotated[
-            str | None,
-            typer.Option(
-                metavar="LOW:HIGH",
-                help="mae, rmse, r2: the public range of true and predicted values.",
-                show_default=False,
-                rich_help_panel=_ASKED,
-            ),
-        ],
-        None,
+    "target_range": _option(
+        str | None, None, _ASKED, "mae, rmse, r2: the public range of true and predicted values.", metavar="LOW:HIGH"
     ),
-    "release": (
-        Annotated[
-            Release,
-            typer.Option(
-                "--release",
-                help="ratio: the numbers asked for. curve: the parties learn the global counts, and with them ROC, "
-                "precision-recall and calibration curves.",
-                rich_help_panel=_ASKED,
-            ),
-        ],
+    "release": _option(
+        Release,
         Release.RATIO,
+        _ASKED,
+        "ratio: the numbers asked for. curve: the parties learn the global counts, and with them ROC, "
+        "precision-recall and calibration curves.",
     ),
-    "allow_curves": (
-        Annotated[
-            bool,
-            typer.Option(
-                "--allow-curves", help="Say that all parties agreed to --release curve.", rich_help_panel=_ASKED
-            ),
-        ],
-        False,
-    ),
+    "allow_curves": _option(bool, False, _ASKED, "Say that all parties agreed to --release curve.", "--allow-curves"),
     "decision_points": (DecisionPoints, None),
     "grid": (GridChoice, "even"),
     "score_kind": (ScoreKindOption, ScoreKind.PROBABILITY),
-    "precision": (
-        Annotated[
-            str | None,
-            typer.Option(
-                metavar="P|exact",
-                help="Width of the rounding that is released, such as 1e-4; or exact.",
-                show_default="the protocol's",
-                rich_help_panel=_ROUND,
-            ),
-        ],
+    "precision": _option(
+        str | None,
         None,
+        _ROUND,
+        "Width of the rounding that is released, such as 1e-4; or exact.",
+        metavar="P|exact",
+        show_default="the protocol's",
     ),
-    "minimum_cohort": (
-        Annotated[
-            int,
-            typer.Option(metavar="M", min=1, help="With fewer parties nothing is released.", rich_help_panel=_ROUND),
-        ],
-        DEFAULT_MINIMUM_COHORT,
+    "minimum_cohort": _option(
+        int, DEFAULT_MINIMUM_COHORT, _ROUND, "With fewer parties nothing is released.", metavar="M", min=1
     ),
-    "max_samples": (
-        Annotated[
-            int,
-            typer.Option(
-                metavar="N", min=1, help="Public bound on the samples of all parties together.", rich_help_panel=_ROUND
-            ),
-        ],
+    "max_samples": _option(
+        int,
         DEFAULT_MAX_SAMPLES,
+        _ROUND,
+        "Public bound on the samples of all parties together.",
+        metavar="N",
+        min=1,
     ),
 }
 
@@ -319,24 +253,17 @@ def takes_study(*without: str, **instead: Any) -> Callable[[Callable[..., None]]
 
 def _protocol_options() -> dict[str, tuple[Any, Any]]:
     """`--protocol`, and the options of every registered protocol."""
-    names = _completing(lambda: tuple(PROTOCOLS))
-    listed = f"One of {', '.join(PROTOCOLS)}."
-    choice = typer.Option(metavar="NAME", help=listed, autocompletion=names, rich_help_panel=_ROUND)
-    found: dict[str, tuple[Any, Any]] = {"protocol": (Annotated[str, choice], DEFAULT_PROTOCOL)}
+    names, text = _completing(lambda: tuple(PROTOCOLS)), f"One of {', '.join(PROTOCOLS)}."
+    found = {"protocol": _option(str, DEFAULT_PROTOCOL, _ROUND, text, metavar="NAME", autocompletion=names)}
     for protocol in PROTOCOLS.values():
         for option in protocol.options:
-            found[option.name] = _offered(protocol.name, option)
+            text = f"{protocol.name}: {option.help}."
+            if option.choices:
+                choices = Enum(option.name, {each: each for each in option.choices}, type=str)  # type: ignore[misc]
+                found[option.name] = _option(choices, choices(option.default), _ROUND, text)
+            else:
+                found[option.name] = _option(int, option.default, _ROUND, text, metavar="N", min=option.least)
     return found
-
-
-def _offered(protocol: str, option: Option) -> tuple[Any, Any]:
-    text = f"{protocol}: {option.help}."
-    if option.choices:
-        choices = Enum(option.name, {each: each for each in option.choices}, type=str)  # type: ignore[misc]
-        chosen = typer.Option(help=text, rich_help_panel=_ROUND)
-        return Annotated[choices, chosen], choices(option.default)
-    number = typer.Option(metavar="N", min=option.least, help=text, rich_help_panel=_ROUND)
-    return Annotated[int, number], option.default
 
 
 def chosen_study(asked: Mapping[str, Any], models: Sequence[str] | None = None, *, by_cluster: bool = False) -> Study:

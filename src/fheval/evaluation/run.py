@@ -200,9 +200,11 @@ def _counted(
             share = count_share(study, groups, data, name, rng)
         contributions[name] = share.contributions
         rows += share.rows
-    if rows > study.max_samples:
+        study.require_rows(share.rows)
+    if not study.least_rows <= rows <= study.max_samples:
         raise ConfigError(
-            f"The parties hold {rows} samples and the round's public bound is {study.max_samples}. Raise max_samples."
+            f"The parties hold {rows} samples, and the study is for {study.least_rows} to {study.max_samples}. "
+            "Raise max_samples or lower least_rows, if all of them agree."
         )
     return contributions
 

@@ -81,6 +81,7 @@ class Ledger:
             self._insert_once(
                 "rounds",
                 id=round_id,
+                study=entry.opening.call.study,
                 description=wire.encode(entry.opening),
                 epoch=entry.epoch.id,
                 epoch_leader=entry.epoch.leader,
@@ -186,6 +187,11 @@ class Ledger:
         """
         row = self._row("SELECT COALESCE(SUM(releases), 0) FROM uses WHERE data_set = ?", data_set)
         return 0 if row is None else int(row[0])
+
+    def rounds_of(self, study: bytes) -> int:
+        """In how many rounds of a study, named by its hash, this party's counts have left the vault."""
+        row = self._row("SELECT COUNT(*) FROM uses JOIN rounds ON rounds.id = uses.round WHERE study = ?", study)
+        return int(row[0])
 
     def policy_version(self) -> int | None:
         """The highest policy version that was ever used."""

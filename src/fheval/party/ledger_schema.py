@@ -8,7 +8,7 @@ SCHEMA_VERSION = 2
 _PERMANENT = {
     "policies": "version INTEGER PRIMARY KEY, hash BLOB NOT NULL, at TEXT NOT NULL",
     "epochs": "id TEXT PRIMARY KEY, leader TEXT NOT NULL, bundle BLOB NOT NULL UNIQUE, at TEXT NOT NULL",
-    "rounds": "number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, description BLOB NOT NULL, "
+    "rounds": "number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, study BLOB NOT NULL, description BLOB NOT NULL, "
     "epoch TEXT NOT NULL, epoch_leader TEXT NOT NULL, at TEXT NOT NULL",
     "stages": "number INTEGER PRIMARY KEY, round TEXT NOT NULL REFERENCES rounds (id), stage TEXT NOT NULL, "
     "request BLOB NOT NULL, reply BLOB NOT NULL, at TEXT NOT NULL, UNIQUE (round, stage)",

@@ -72,13 +72,13 @@ class Steps:
         """Party: count, and hide the counts; from here on the data set has had its releases."""
         sealed = EpochBytes(bundle=message.bundle, box=bytes(message.box))
         secrets = self._keyring.admit(context, sealed, now=now)
+        if study.rounds is not None and self._ledger.rounds_of(study.hash()) >= study.rounds:
+            raise _refused(f"The study has had its {study.rounds} rounds")
         counted = self._data.count(study, self._rng)
-        if counted.share.rows > study.max_samples:
-            raise RemoteProtocolError(
-                "This party has more samples than the round's public bound. Ask the aggregator to raise max_samples.",
-                step=Stage.SUBMIT.value,
-                culprit=AGGREGATOR,
-            )
+        try:
+            study.require_rows(counted.share.rows)
+        except ConfigError:
+            raise _refused("This party has more rows than the study allows") from None
         releases = releases_of(study)
         # As many as are there already, and all but the last of this round's own.
         self.kit.policy.check_release(self._ledger.releases(counted.data_set) + releases - 1)
@@ -131,3 +131,7 @@ class Steps:
                 "Agree on an engine that all members can load."
             )
         return self._engines[name]
+
+
+def _refused(why: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{why}. The round was refused.", step=Stage.SUBMIT.value, culprit=AGGREGATOR)
