@@ -209,9 +209,6 @@ def policy(
     releases_per_data_set: Annotated[
         int | None, typer.Option(help="Most releases from one data set; at first 10.")
     ] = None,
-    minimum_group_size: Annotated[
-        int | None, typer.Option(help="Smallest group that anything is released about; at first 20.")
-    ] = None,
     allow_curves: Annotated[
         bool | None, typer.Option("--allow-curves/--no-curves", help="May curves be released? At first no.")
     ] = None,
@@ -229,7 +226,6 @@ def policy(
         "protocols": tuple(protocol) if protocol else None,
         "most_decision_points": most_decision_points,
         "releases_per_data_set": releases_per_data_set,
-        "minimum_group_size": minimum_group_size,
         "allow_curves": allow_curves,
     }
     changes = {rule: value for rule, value in given.items() if value is not None}
