@@ -15,7 +15,7 @@ from fheval.consortium import load_aggregator_kit
 from fheval.engines import load_engine
 from fheval.errors import ConfigError, FhevalError
 from fheval.flower.addresses import addresses
-from fheval.flower.exchange import FlowerPost
+from fheval.flower.exchange import FlowerExchange
 from fheval.flower.orders import (
     Failure,
     Order,
@@ -57,13 +57,13 @@ def carry_out(grid: Grid, state: State, order: Order) -> Summary:
     nodes = addresses(grid, state.read_registry(), order.members, patience=order.patience, timeout=order.timeout)
     engine = load_engine(order.engine)
     plan = order.plan(tuple(sorted(nodes)), engine.name)
-    post = FlowerPost(grid, nodes, order.timeout)
+    post = FlowerExchange(grid, nodes, order.timeout)
     report = drive(conduct(plan, policy, engine, SystemRandomness(), keys=kept_keys(state, policy=policy.hash())), post)
     keep_keys(state, report.keys, policy=policy.hash())
     return summarise(order, report, post, decision_points=len(plan.question.grid), seconds=time.monotonic() - start)
 
 
-def summarise(order: Order, report: Report, post: FlowerPost, *, decision_points: int, seconds: float) -> Summary:
+def summarise(order: Order, report: Report, post: FlowerExchange, *, decision_points: int, seconds: float) -> Summary:
     """What the operator is told: who took part, how long it took, how much was sent."""
     return Summary(
         round=report.round.id,
