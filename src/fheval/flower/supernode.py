@@ -36,7 +36,7 @@ class SuperNode:
     home: Path
 
     def command(self) -> list[str]:
-        """Give the command line; the port is for its own app processes, which fetch their work there."""
+        """Its command line; the port is for its own app processes, which fetch their work there."""
         return [
             flower_program("flower-supernode"),
             *("--superlink", self.superlink),
