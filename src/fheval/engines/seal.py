@@ -6,18 +6,17 @@ residues below their primes), so bytes of an untrusted sender are safe to give t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-import msgspec
 import numpy as np
 import tenseal.sealapi as sealapi
 
 from fheval.engines import base, container
 from fheval.engines.base import Ciphertext, Engine, Evaluator, KeyHolder, Keys, Vector
+from fheval.engines.container import PublicKeys
 from fheval.engines.memory import MemoryFile
 from fheval.engines.parameters import Parameters
 from fheval.errors import EngineError
@@ -141,14 +140,8 @@ class _KeyHolder(KeyHolder):
             return self._setting.decode(plain)
 
 
-class _PublicKeys(msgspec.Struct, frozen=True, array_like=True):
-    encryption: bytes
-    relinearisation: bytes
-    rotation: bytes
-
-
 class _Evaluator(Evaluator):
-    def __init__(self, parameters: Parameters, key_id: bytes, keys: _PublicKeys) -> None:
+    def __init__(self, parameters: Parameters, key_id: bytes, keys: PublicKeys) -> None:
         self.parameters = parameters
         self._setting = _setting(parameters)
         self._key_id = key_id
@@ -279,26 +272,12 @@ class SealEngine(Engine):
             rotation = memory.written_by(generator.create_galois_keys(elements).save)
         encryption = sealapi.PublicKey()
         generator.create_public_key(encryption)
-        public = _PublicKeys(memory.written_by(encryption.save), relinearisation, rotation)
+        public = PublicKeys(memory.written_by(encryption.save), relinearisation, rotation)
         secret = memory.written_by(generator.secret_key().save)
-        key_id = os.urandom(container.KEY_ID_BYTES)
-        return Keys(
-            parameters=parameters,
-            secret=Secret(container.pack(container.SECRET_KEY, self.name, parameters, key_id, 0, secret)),
-            public=container.pack(
-                container.PUBLIC_KEYS, self.name, parameters, key_id, 0, msgspec.msgpack.encode(public)
-            ),
-        )
+        return container.pack_keys(self.name, parameters, secret, public)
 
     def key_holder(self, parameters: Parameters, secret: Secret[bytes]) -> KeyHolder:
-        """Take the role of a key holder."""
-        key_id, _, key = container.unpack(container.SECRET_KEY, self.name, parameters, None, secret.reveal())
-        return _KeyHolder(parameters, key_id, key)
+        return _KeyHolder(parameters, *container.unpack_secret(self.name, parameters, secret))
 
     def evaluator(self, parameters: Parameters, public: bytes) -> Evaluator:
-        """Take the role of an evaluator."""
-        key_id, _, keys = container.unpack(container.PUBLIC_KEYS, self.name, parameters, None, public)
-        try:
-            return _Evaluator(parameters, key_id, msgspec.msgpack.decode(keys, type=_PublicKeys))
-        except msgspec.DecodeError as error:
-            raise EngineError("The public keys are malformed. Ask the leader to send them again.") from error
+        return _Evaluator(parameters, *container.unpack_public(self.name, parameters, public, PublicKeys))
