@@ -49,7 +49,7 @@ supernodes/     the public key of each member's SuperNode, for flwr supernode re
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AggregatorKit:
-    """A loaded and checked kit of the aggregator."""
+    """A loaded and checked kit of the aggregator, with the files that SuperLink and the gate are started with."""
 
     directory: Path
     anchor: TrustAnchor
@@ -57,21 +57,18 @@ class AggregatorKit:
 
     @property
     def certificate(self) -> Path:
-        """Give the file for --ssl-certfile."""
         return self.directory / SERVER_CERTIFICATE
 
     @property
     def key(self) -> Path:
-        """Give the file for --ssl-keyfile."""
         return self.directory / SERVER_KEY
 
     @property
     def authority(self) -> Path:
-        """Give the file for --ssl-ca-certfile."""
         return self.directory / kit.AUTHORITY
 
     def supernode_keys(self) -> dict[str, Path]:
-        """Give the public-key file of each member's SuperNode."""
+        """The public-key file of each member's SuperNode."""
         return {record.name: self.directory / SUPERNODES / f"{record.name}.pub" for record in self.policy.members}
 
 
@@ -100,11 +97,6 @@ def fill_aggregator_kit(
         write_supernode_keys(directory, open_policy(policy, anchor))
 
 
-def is_aggregator_kit(directory: Path) -> bool:
-    """Tell an aggregator's kit from a member's."""
-    return (directory / SERVER_CERTIFICATE).exists()
-
-
 def write_supernode_keys(directory: Path, policy: Policy) -> None:
     """Write the public key of each member's SuperNode, and delete those of members that were removed."""
     folder = private_subdirectory(directory / SUPERNODES)
@@ -122,9 +114,7 @@ def load_aggregator_kit(directory: Path, *, now: datetime) -> AggregatorKit:
     anchor = kit.read_anchor(directory)
     path = directory / SERVER_CERTIFICATE
     certificate = certificates.read_certificates(read_public(path), str(path))[0]
-    certificates.check_issuer(certificate, anchor.authority())
-    certificates.check_dates(anchor.authority(), now=now)
-    certificates.check_dates(certificate, now=now)
+    anchor.check_certificate(certificate, now=now)
     _check_key(directory / SERVER_KEY, certificate)
     policy = kit.read_policy(directory, anchor, now=now)
     return AggregatorKit(directory=directory, anchor=anchor, policy=policy)

@@ -8,7 +8,7 @@ public halves in their kits and believe nothing else.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -61,7 +61,10 @@ kits/         kits that were made here and not moved yet (SECRET): hand them ove
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Authority:
-    """An opened authority; `key` is absent when certificates are issued elsewhere."""
+    """An opened authority: its register, its certificates and its policies.
+
+    `key` is absent when certificates are issued elsewhere.
+    """
 
     directory: Path
     consortium: str
@@ -70,17 +73,14 @@ class Authority:
     policy_key: Secret[Ed25519PrivateKey]
 
     def issue_member(self, name: str, key: Ed25519PublicKey, *, now: datetime, days: int) -> x509.Certificate:
-        """Issue a certificate for a member's signing key."""
         return issuing.issue_member(*self._issuer(now), name, key, now=now, days=days)
 
     def issue_server(
         self, name: str, key: ec.EllipticCurvePublicKey, hosts: list[str], *, now: datetime, days: int
     ) -> x509.Certificate:
-        """Issue a TLS certificate for an aggregator."""
         return issuing.issue_server(*self._issuer(now), name, key, hosts, now=now, days=days)
 
     def members(self) -> list[MemberRecord]:
-        """Give the records of all enrolled members, in the order of their names."""
         paths = sorted((self.directory / "members").glob("*.member"))
         return [decode(read_public(path), MemberRecord, sender="authority") for path in paths]
 
@@ -100,11 +100,9 @@ class Authority:
         path.replace(self.directory / "removed" / f"{name}-{record.fingerprint().hex()[:16]}.member")
 
     def is_enrolled(self, name: str) -> bool:
-        """Tell whether the register has a member of this name."""
         return self._member_path(name).exists()
 
     def aggregators(self) -> dict[str, x509.Certificate]:
-        """Give the TLS certificates of the aggregators by name."""
         paths = sorted((self.directory / "aggregators").glob("*.pem"))
         return {path.stem: certificates.read_certificates(read_public(path), str(path))[0] for path in paths}
 
@@ -115,12 +113,11 @@ class Authority:
         replace_public(self.directory / "aggregators" / f"{name}.pem", pem)
 
     def policy_bytes(self) -> bytes | None:
-        """Give the current signed policy, if one was signed."""
+        """The current signed policy, if one was signed."""
         path = self.directory / _POLICY
         return read_public(path) if path.exists() else None
 
     def policy(self) -> Policy | None:
-        """Give the current policy, if one was signed."""
         data = self.policy_bytes()
         return None if data is None else open_policy(data, self.anchor)
 
@@ -149,7 +146,6 @@ class Authority:
         return policy
 
     def kits_directory(self) -> Path:
-        """Give the place for kits that are made here."""
         return self.directory / "kits"
 
     def _member_path(self, name: str) -> Path:
@@ -204,13 +200,7 @@ def load_authority(directory: Path) -> Authority:
     anchor = TrustAnchor(
         authority_pem=read_public(directory / _CERTIFICATE), policy_key=policy_key.reveal().public_key()
     )
-    return Authority(
-        directory=directory,
-        consortium=str(_facts(directory)["name"]),
-        anchor=anchor,
-        key=key,
-        policy_key=policy_key,
-    )
+    return Authority(directory=directory, consortium=_name(directory), anchor=anchor, key=key, policy_key=policy_key)
 
 
 def _write(directory: Path, consortium: str, pem: bytes, key: Secret[bytes] | None) -> Authority:
@@ -228,7 +218,7 @@ def _write(directory: Path, consortium: str, pem: bytes, key: Secret[bytes] | No
     return load_authority(directory)
 
 
-def _facts(directory: Path) -> Mapping[str, object]:
+def _name(directory: Path) -> str:
     path = directory / _FACTS
     try:
         facts = json.loads(read_public(path))
@@ -236,7 +226,7 @@ def _facts(directory: Path) -> Mapping[str, object]:
         facts = None
     if not isinstance(facts, dict) or facts.get("format") != 1 or not isinstance(facts.get("name"), str):
         raise ConfigError(f"{path} is not one that this version of fheval wrote. Restore it from your backup.")
-    return facts
+    return str(facts["name"])
 
 
 def _check_consortium_name(name: str) -> None:

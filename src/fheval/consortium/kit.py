@@ -29,7 +29,6 @@ from fheval.consortium.member_keys import (
     SIGNING_KEY,
     SUPERNODE_DIRECTORY,
     SUPERNODE_KEY,
-    MemberKeys,
     read_opening_key,
     read_signing_key,
 )
@@ -70,7 +69,7 @@ class Kit:
     policy: Policy
 
     def roster(self, names: Sequence[str], *, now: datetime) -> Roster:
-        """Give the records of a round's members, each with a certificate that is valid now."""
+        """The records of a round's members, each with a certificate that is valid now."""
         return self._checked(self.policy.roster(names), now)
 
     def check_round(self, terms: RoundTerms, *, now: datetime) -> Roster:
@@ -84,22 +83,16 @@ class Kit:
         return roster
 
 
-def fill_kit(
-    directory: Path, keys: MemberKeys, record: MemberRecord, anchor: TrustAnchor, policy: bytes | None
-) -> None:
-    """Write all files of a kit into a new directory; `policy` is absent when none has been signed yet."""
-    keys.write(directory)
-    place_public_files(directory, record.x509(), anchor, policy)
-
-
 def place_public_files(
     directory: Path, certificate: x509.Certificate, anchor: TrustAnchor, policy: bytes | None
 ) -> None:
-    """Write what the authority gives, beside the member's keys; the certificate completes the kit."""
+    """Write what the authority gives, beside the member's keys; the certificate completes the kit.
+
+    `policy` is absent when none has been signed yet.
+    """
     name = certificates.common_name(certificate)
     write_anchor(directory, anchor)
-    supernode = private_subdirectory(directory / SUPERNODE_DIRECTORY)
-    replace_public(supernode / AUTHORITY, anchor.authority_pem)
+    replace_public(private_subdirectory(directory / SUPERNODE_DIRECTORY) / AUTHORITY, anchor.authority_pem)
     if policy is not None:
         replace_public(directory / POLICY, policy)
     replace_public(directory / README, _README.format(name=name, anchor=anchor.fingerprint()).encode())
@@ -117,9 +110,7 @@ def load_kit(directory: Path, *, now: datetime) -> Kit:
     anchor = read_anchor(directory)
     certificate = certificates.read_certificates(read_public(directory / CERTIFICATE), CERTIFICATE)[0]
     name = certificates.common_name(certificate)
-    certificates.check_issuer(certificate, anchor.authority())
-    certificates.check_dates(anchor.authority(), now=now)
-    certificates.check_dates(certificate, now=now)
+    anchor.check_certificate(certificate, now=now)
     certificates.check_member_use(certificate, name)
     policy = read_policy(directory, anchor, now=now)
     identity = Identity(
@@ -159,11 +150,10 @@ def read_policy(directory: Path, anchor: TrustAnchor, *, now: datetime) -> Polic
 
 
 def supernode_files(directory: Path) -> tuple[Path, Path]:
-    """Give the SuperNode's private key and the authority's certificate, after a look at the key's mode."""
+    """The files of the SuperNode's private key and of the authority's certificate, if the key's mode is right."""
     check_private_directory(directory)
-    key = directory / SUPERNODE_KEY
+    key, authority = directory / SUPERNODE_KEY, directory / AUTHORITY
     read_secret(key)
-    authority = directory / AUTHORITY
     read_public(authority)
     return key, authority
 
