@@ -47,12 +47,10 @@ def init(
     directory: Directory,
     name: Annotated[str, typer.Option(help="The consortium's name.", show_default=False)],
     ca_cert: Annotated[
-        Path | None,
-        typer.Option(help="Bring an X.509 authority along: its certificate, then its parents, in PEM."),
+        Path | None, typer.Option(help="Bring an X.509 authority along: its certificate, then its parents, in PEM.")
     ] = None,
     ca_key: Annotated[
-        Path | None,
-        typer.Option(help="Its private key; without it, certificates are issued elsewhere from CSRs."),
+        Path | None, typer.Option(help="Its private key; without it, certificates are issued elsewhere from CSRs.")
     ] = None,
 ) -> None:
     """Make the consortium's authority in a new directory, or bring one along."""
@@ -120,13 +118,7 @@ def _enroll_aggregator(
 
 
 def _enroll_request(
-    authority: Authority,
-    name: str,
-    request: bytes,
-    out: Path | None,
-    pem: bytes | None,
-    renew: bool,
-    days: int,
+    authority: Authority, name: str, request: bytes, out: Path | None, pem: bytes | None, renew: bool, days: int
 ) -> None:
     if out is None:
         raise ConfigError("--request needs --out FILE. Say where the reply for the member goes.")
@@ -141,8 +133,7 @@ def _enroll_request(
 
 @app.command(epilog="Example: fheval consortium request ./kit hospital-b")
 def request(
-    kit_directory: KitDirectory,
-    member: Annotated[str, typer.Argument(help="The member's name.", show_default=False)],
+    kit_directory: KitDirectory, member: Annotated[str, typer.Argument(help="The member's name.", show_default=False)]
 ) -> None:
     """As a member: make private keys that never leave this machine, and a request for the authority."""
     digest = make_request(kit_directory, member)
@@ -198,9 +189,7 @@ def policy(
     finest_precision: Annotated[
         float | None,
         typer.Option(
-            parser=_precision,
-            metavar="P|exact",
-            help="Finest release; at first 1e-4. padded-verified needs exact.",
+            parser=_precision, metavar="P|exact", help="Finest release; at first 1e-4. padded-verified needs exact."
         ),
     ] = None,
     most_decision_points: Annotated[
@@ -245,8 +234,7 @@ def policy(
 def list_(
     directory: Directory,
     json_file: Annotated[
-        str | None,
-        typer.Option("--json", metavar="FILE|-", help="Write JSON to a file, or to standard output."),
+        str | None, typer.Option("--json", metavar="FILE|-", help="Write JSON to a file, or to standard output.")
     ] = None,
 ) -> None:
     """Show the members, the aggregators and the current policy."""

@@ -39,9 +39,7 @@ class MemberKeys:
     @classmethod
     def generate(cls) -> MemberKeys:
         return cls(
-            Secret(Ed25519PrivateKey.generate()),
-            OpeningKey.generate(),
-            Secret(ec.generate_private_key(ec.SECP384R1())),
+            Secret(Ed25519PrivateKey.generate()), OpeningKey.generate(), Secret(ec.generate_private_key(ec.SECP384R1()))
         )
 
     def record(self, name: str, certificate: x509.Certificate) -> MemberRecord:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fheval.counting.chunks import Place
+from fheval.counting.chunks import Column, Place
 from fheval.counting.columns import ColumnChunk, Wanted, find_columns, require_two
 from fheval.errors import InputError
 
@@ -78,7 +78,7 @@ def _field_chunks(layout: Layout, wanted: Sequence[Wanted]) -> Iterator[ColumnCh
         rows = layout.stretch(start, stop)
         columns = [rows[place.column] for place in places]
         values = [v.astype(np.str_) if w.kind == "text" else v for v, w in zip(columns, wanted, strict=True)]
-        yield ColumnChunk(tuple(zip(values, places, strict=True)), start)
+        yield ColumnChunk(tuple(map(Column, values, places)), start)
 
 
 def _two_column_chunks(layout: Layout, wanted: Sequence[Wanted]) -> Iterator[ColumnChunk]:
@@ -86,8 +86,7 @@ def _two_column_chunks(layout: Layout, wanted: Sequence[Wanted]) -> Iterator[Col
     require_two(str(layout.path), wanted)
     _check_numeric(layout.dtype, places[0])
     for start, stop in _stretches(layout):
-        values = layout.column(0, start, stop), layout.column(1, start, stop)
-        yield ColumnChunk(tuple(zip(values, places, strict=True)), start)
+        yield ColumnChunk(tuple(Column(layout.column(i, start, stop), places[i]) for i in (0, 1)), start)
 
 
 def _stretches(layout: Layout) -> Iterator[tuple[int, int]]:
