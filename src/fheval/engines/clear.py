@@ -33,13 +33,13 @@ class _Codec:
         out[: len(vector)] = vector
         return out
 
-    def pack(self, ciphertext: Ciphertext) -> bytes:
+    def dump(self, ciphertext: Ciphertext) -> bytes:
         payload = ciphertext.handle.astype(self._type).tobytes()
         return container.pack(
             container.CIPHERTEXT, ClearEngine.name, self.parameters, self._key_id, ciphertext.limbs, payload
         )
 
-    def unpack(self, data: bytes) -> Ciphertext:
+    def load(self, data: bytes) -> Ciphertext:
         _, limbs, payload = container.unpack(
             container.CIPHERTEXT, ClearEngine.name, self.parameters, self._key_id, data
         )
@@ -57,10 +57,10 @@ class _KeyHolder(_Codec, KeyHolder):
         super().__init__(parameters, key_id)
 
     def encrypt(self, values: Vector) -> bytes:
-        return self.pack(Ciphertext(self.full(values), self.parameters.limbs))
+        return self.dump(Ciphertext(self.full(values), self.parameters.limbs))
 
     def decrypt(self, data: bytes) -> Vector:
-        vector: Vector = self.unpack(data).handle
+        vector: Vector = self.load(data).handle
         return vector
 
 
@@ -75,12 +75,6 @@ class _Evaluator(_Codec, Evaluator):
     def __init__(self, parameters: Parameters, key_id: bytes, keys: _PublicKeys) -> None:
         super().__init__(parameters, key_id)
         self._keys = keys
-
-    def load(self, data: bytes) -> Ciphertext:
-        return self.unpack(data)
-
-    def dump(self, ciphertext: Ciphertext) -> bytes:
-        return self.pack(ciphertext)
 
     def encrypt(self, values: Vector, like: Ciphertext | None = None) -> Ciphertext:
         limbs = like.limbs if like else self.parameters.limbs
@@ -131,7 +125,7 @@ class _Evaluator(_Codec, Evaluator):
 
 
 class ClearEngine(Engine):
-    """The plaintext twin."""
+    """Encrypts nothing, and refuses what a real engine would."""
 
     name = "clear"
 

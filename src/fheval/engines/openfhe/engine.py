@@ -160,7 +160,7 @@ def chebyshev_reciprocal(
 
 
 class OpenFheEngine(Engine):
-    """OpenFHE."""
+    """OpenFHE, whose keys must have the structure of keys made in this process."""
 
     name = NAME
 
