@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
 
 from fheval.counting import Grid
-from fheval.metrics.finishing import Finisher
 from fheval.metrics.fixed_point import BITS, LARGEST_LOG_LOSS, RESOLUTION, Integers
 from fheval.metrics.forms import Form, auc_form
 from fheval.metrics.statistics import BinCounts, Confusion, Errors, Loss, Losses, Statistic
@@ -38,6 +38,36 @@ class Setting:
     grid: Grid
     cut: float = 0.0
     targets: tuple[float, float] = (0.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finisher:
+    """From the released ratio to the metric: offset + scale·ratio, or offset + scale·√ratio.
+
+    `resolution` is what fixed-point counting leaves open of the ratio, before it is rounded for release.
+    """
+
+    offset: float = 0.0
+    scale: float = 1.0
+    root: bool = False
+    resolution: float = 0.0
+
+    def __call__(self, ratio: float) -> float:
+        """Finish a ratio; rounding may have put one of zero a little below."""
+        return self.offset + self.scale * (sqrt(max(ratio, 0.0)) if self.root else ratio)
+
+    def width(self, ratio: float, precision: float) -> float:
+        """How wide the interval is that the metric lies in, for a ratio that was rounded to `precision`.
+
+        >>> Finisher(scale=2.0).width(0.7, 1e-4)
+        0.0002
+        >>> round(Finisher(root=True).width(0.0, 1e-4), 6)
+        0.007071
+        """
+        around = precision + self.resolution
+        if not self.root:
+            return abs(self.scale) * around
+        return abs(self(ratio + around / 2) - self(ratio - around / 2))
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,17 +44,13 @@ class Rows:
 
 
 class Statistic(Protocol):
-    """Integers of a fixed width; equal statistics are counted once, whichever metrics want them."""
+    """`width` integers from labels of one task; equal statistics are counted once, whichever metrics want them."""
 
     @property
-    def task(self) -> Task:
-        """Which kind of labels it is counted from."""
-        ...
+    def task(self) -> Task: ...
 
     @property
-    def width(self) -> int:
-        """How many integers there are."""
-        ...
+    def width(self) -> int: ...
 
     def tally(self, rows: Rows, weights: Weights) -> Integers:
         """Count at most `MOST_ROWS` rows under each line of weights, shape (lines, width)."""

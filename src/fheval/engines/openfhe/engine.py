@@ -126,12 +126,6 @@ class _Evaluator(Evaluator):
             handle = self._context.Compress(ciphertext.handle, ciphertext.limbs - 1)
         return Ciphertext(handle, ciphertext.limbs - 1)
 
-    def reciprocal(self, ciphertext: Ciphertext, gain: float, low: float, high: float, degree: int) -> Ciphertext:
-        """gain/x for every slot within [low, high], by Chebyshev interpolation; other slots hold anything."""
-        with self._keys_in_place(), refusals("a division"):
-            handle = self._context.EvalChebyshevFunction(lambda x: gain / x, ciphertext.handle, low, high, degree)
-        return Ciphertext(handle, self._setting.limbs - handle.GetLevel())
-
     def _level(self, ciphertext: Ciphertext) -> int:
         return self._setting.limbs - ciphertext.limbs
 
@@ -153,10 +147,16 @@ class _Evaluator(Evaluator):
 def chebyshev_reciprocal(
     evaluator: Evaluator, ciphertext: Ciphertext, gain: float, low: float, high: float, degree: int
 ) -> Ciphertext:
-    """gain/x on [low, high] by a Chebyshev polynomial, for an evaluator of this engine; only a baseline divides so."""
+    """gain/x for every slot within [low, high], by a Chebyshev polynomial; other slots hold anything.
+
+    Only a baseline divides so, with an evaluator of this engine.
+    """
     if not isinstance(evaluator, _Evaluator):
         raise EngineError("Only the engine openfhe evaluates Chebyshev polynomials. Choose it.")
-    return evaluator.reciprocal(ciphertext, gain, low, high, degree)
+    with evaluator._keys_in_place(), refusals("a division"):
+        context = evaluator._context
+        handle = context.EvalChebyshevFunction(lambda x: gain / x, ciphertext.handle, low, high, degree)
+    return Ciphertext(handle, evaluator._setting.limbs - handle.GetLevel())
 
 
 class OpenFheEngine(Engine):
