@@ -15,16 +15,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from fheval.consortium import certificates, kit
-from fheval.consortium.files import (
-    check_private_directory,
-    private_subdirectory,
-    read_public,
-    read_secret,
-    replace_public,
-    write_public,
-    write_secret,
-)
+from fheval.consortium import certificates, files, kit
 from fheval.consortium.member_keys import private_pem
 from fheval.consortium.policy import Policy, open_policy
 from fheval.consortium.records import TrustAnchor
@@ -85,24 +76,24 @@ def fill_aggregator_kit(
     policy: bytes | None,
 ) -> None:
     """Write all files into a new directory; a key that was made elsewhere is put there by its owner."""
-    write_public(directory / SERVER_CERTIFICATE, certificate.public_bytes(serialization.Encoding.PEM))
+    files.write_public(directory / SERVER_CERTIFICATE, certificate.public_bytes(serialization.Encoding.PEM))
     if key is not None:
-        write_secret(directory / SERVER_KEY, private_pem(key))
+        files.write_secret(directory / SERVER_KEY, private_pem(key))
     kit.write_anchor(directory, anchor)
     name = certificates.common_name(certificate)
-    write_public(directory / kit.README, _README.format(name=name).encode())
-    private_subdirectory(directory / SUPERNODES)
+    files.write_public(directory / kit.README, _README.format(name=name).encode())
+    files.private_subdirectory(directory / SUPERNODES)
     if policy is not None:
-        write_public(directory / kit.POLICY, policy)
+        files.write_public(directory / kit.POLICY, policy)
         write_supernode_keys(directory, open_policy(policy, anchor))
 
 
 def write_supernode_keys(directory: Path, policy: Policy) -> None:
     """Write the public key of each member's SuperNode, and delete those of members that were removed."""
-    folder = private_subdirectory(directory / SUPERNODES)
+    folder = files.private_subdirectory(directory / SUPERNODES)
     keys = {f"{record.name}.pub": record.supernode_key for record in policy.members}
     for name, key in keys.items():
-        replace_public(folder / name, f"{key}\n".encode())
+        files.replace_public(folder / name, f"{key}\n".encode())
     for path in folder.glob("*.pub"):
         if path.name not in keys:
             path.unlink()
@@ -110,10 +101,10 @@ def write_supernode_keys(directory: Path, policy: Policy) -> None:
 
 def load_aggregator_kit(directory: Path, *, now: datetime) -> AggregatorKit:
     """Read the kit and check everything in it, or raise a `ConfigError` that says what to do."""
-    check_private_directory(directory)
+    files.check_private_directory(directory)
     anchor = kit.read_anchor(directory)
     path = directory / SERVER_CERTIFICATE
-    certificate = certificates.read_certificates(read_public(path), str(path))[0]
+    certificate = certificates.read_certificates(files.read_public(path), str(path))[0]
     anchor.check_certificate(certificate, now=now)
     _check_key(directory / SERVER_KEY, certificate)
     policy = kit.read_policy(directory, anchor, now=now)
@@ -121,7 +112,7 @@ def load_aggregator_kit(directory: Path, *, now: datetime) -> AggregatorKit:
 
 
 def _check_key(path: Path, certificate: x509.Certificate) -> None:
-    pem = read_secret(path)
+    pem = files.read_secret(path)
     try:
         key = serialization.load_pem_private_key(pem.reveal(), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
