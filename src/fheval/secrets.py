@@ -43,7 +43,7 @@ class Secret(Generic[T]):
         self._value = value
 
     def reveal(self) -> T:
-        """Give the value; every call is a place to look at in a review."""
+        """Hand the value out; every call is a place to look at in a review."""
         return self._value
 
     def __repr__(self) -> str:
@@ -65,7 +65,7 @@ class Randomness(Protocol):
     """A source of uniform random bytes."""
 
     def draw(self, count: int) -> bytes:
-        """Give the next `count` bytes."""
+        """The next `count` bytes."""
         ...
 
 
@@ -73,7 +73,6 @@ class SystemRandomness:
     """The operating system's generator."""
 
     def draw(self, count: int) -> bytes:
-        """Give `count` fresh bytes."""
         return os.urandom(count)
 
 
@@ -86,7 +85,6 @@ class Stream:
         self._encryptor = Cipher(algorithms.AES(key.reveal()), modes.CTR(_ZERO_NONCE)).encryptor()
 
     def draw(self, count: int) -> bytes:
-        """Give the next `count` bytes of the key stream."""
         return self._encryptor.update(bytes(count))
 
     def __repr__(self) -> str:
@@ -94,7 +92,7 @@ class Stream:
 
 
 def new_seed(rng: Randomness) -> Secret[bytes]:
-    """Draw a seed for `derive`."""
+    """Draw a seed, of which `derive` makes as many streams as are needed."""
     return Secret(rng.draw(SEED_BYTES))
 
 
@@ -170,10 +168,10 @@ def symmetric_floats(rng: Randomness, bound: float, count: int) -> npt.NDArray[n
 def log_uniform_float(rng: Randomness, low_exponent: int, high_exponent: int) -> float:
     """Draw from [2^low, 2^high) with density proportional to 1/x.
 
-    The exponent is uniform; a mantissa M/2^52 in [1, 2) is kept with probability 1/mantissa, decided in integers.
+    The exponent is uniform, and the mantissa a log-uniform integer of 53 bits.
     """
     exponent = integer_between(rng, low_exponent, high_exponent - 1)
-    return float(np.ldexp(_log_uniform_mantissa(rng, 52), exponent - 52))
+    return float(np.ldexp(log_uniform_integer(rng, 1 << 52, 1), exponent - 52))
 
 
 def log_uniform_integer(rng: Randomness, low: int, spare_bits: int) -> int:
@@ -189,13 +187,6 @@ def log_uniform_integer(rng: Randomness, low: int, spare_bits: int) -> int:
         value = start + integer_below(rng, start)
         if integer_below(rng, value) < start:
             return value
-
-
-def _log_uniform_mantissa(rng: Randomness, bits: int) -> int:
-    while True:
-        mantissa = (1 << bits) + integer_below(rng, 1 << bits)
-        if integer_below(rng, mantissa) < 1 << bits:
-            return mantissa
 
 
 def permutation(rng: Randomness, count: int) -> npt.NDArray[np.intp]:

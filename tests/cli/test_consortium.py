@@ -172,15 +172,15 @@ def test_policy_keeps_rules_that_are_not_given(ready: Path) -> None:
     told = done("policy", ready, "--finest-precision", "exact", "--protocol", "padded-verified", "--allow-curves")
     assert "Signed policy version 2 of Trial study for alder, birch, cedar." in told
     assert "fheval consortium update KIT policy.fhev" in told
-    done("policy", ready, "--minimum-cohort", "2", "--most-decision-points", "50", "--releases-per-data-set", "1")
-    done("policy", ready, "--minimum-group-size", "7")
+    done("policy", ready, "--minimum-cohort", "2", "--most-decision-points", "50")
+    done("policy", ready, "--releases-per-data-set", "1")
     rules = json.loads(done("list", ready, "--json", "-"))["policy"]
     assert rules["version"] == 4
     assert rules["finest_precision"] is None
     assert rules["protocols"] == ["padded-verified"]
     assert rules["allow_curves"] is True
     assert (rules["minimum_cohort"], rules["most_decision_points"]) == (2, 50)
-    assert (rules["releases_per_data_set"], rules["minimum_group_size"]) == (1, 7)
+    assert rules["releases_per_data_set"] == 1
     done("policy", ready, "--no-curves", "--finest-precision", "1e-3")
     rules = json.loads(done("list", ready, "--json", "-"))["policy"]
     assert (rules["allow_curves"], rules["finest_precision"]) == (False, 1e-3)

@@ -9,7 +9,7 @@ from flwr.app import ConfigRecord, Error, Message, RecordDict
 
 from fheval.aggregator.round_in_play import Exchange
 from fheval.flower import exchange as exchange_module
-from fheval.flower.exchange import FlowerPost, online
+from fheval.flower.exchange import FlowerExchange, online
 from fheval.flower.records import MESSAGE_TYPE, pack, unpack
 from fheval.protocols.base import Stage
 
@@ -60,8 +60,8 @@ def asked(names: Iterable[str] = NODES) -> Exchange:
     return Exchange(stage=Stage.SUBMIT, round="0123456789abcdef", requests={name: name.encode() for name in names})
 
 
-def post(grid: Grid, timeout: float = 0.1) -> FlowerPost:
-    return FlowerPost(grid, NODES, timeout)  # type: ignore[arg-type]
+def post(grid: Grid, timeout: float = 0.1) -> FlowerExchange:
+    return FlowerExchange(grid, NODES, timeout)  # type: ignore[arg-type]
 
 
 @pytest.fixture(autouse=True)
@@ -125,7 +125,7 @@ def test_a_member_without_a_node_is_missing_at_once() -> None:
 def test_many_requests_go_out_in_small_batches() -> None:
     nodes = {f"member-{number}": number for number in range(2, 32)}
     grid = Grid(dict.fromkeys(nodes.values(), "good"))
-    carried = FlowerPost(grid, nodes, 30.0)  # type: ignore[arg-type]
+    carried = FlowerExchange(grid, nodes, 30.0)  # type: ignore[arg-type]
     assert len(carried(asked(nodes))) == 30
     assert max(map(len, grid.pushed)) <= 8
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -99,3 +101,14 @@ def test_a_node_that_does_not_know_its_vault_says_how_to_tell_it() -> None:
 def test_no_vault_at_the_socket_is_a_failure_like_any_other(tmp_path: Path) -> None:
     reply = app(message(pack(b"abc")), context(vault=os.fspath(tmp_path / "none.sock")))
     assert reply.content == RecordDict({"failed": ConfigRecord()})
+
+
+def test_the_shim_loads_nothing_that_knows_keys_or_data() -> None:
+    # A process of its own: this one has loaded all of fheval long ago.
+    program = "import sys, fheval.flower.shim; print(*(name for name in sys.modules if name.startswith('fheval')))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == {
+        *("fheval", "fheval.errors", "fheval.version", "fheval.wire"),
+        *("fheval.party", "fheval.party.client", "fheval.party.framing"),
+        *("fheval.flower", "fheval.flower.records", "fheval.flower.relay", "fheval.flower.shim"),
+    }

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from counting_oracle import naive_counts
-from fheval.counting import Chunk, Counts, Grid, count_chunks
+from fheval.counting import Counts, Grid
+from fheval.counting.chunks import Chunk
+from fheval.counting.counts import count_chunks
 from fheval.errors import ConfigError, InputError, UndefinedMetric
 
 

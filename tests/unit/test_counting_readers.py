@@ -11,18 +11,8 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from fheval.counting import (
-    Counts,
-    Grid,
-    blocks,
-    count_file,
-    count_pair,
-    npy,
-    parquet,
-    read_arrays,
-    read_chunks,
-    read_pair,
-)
+from fheval.counting import Counts, Grid, blocks, count_file, npy, parquet, read_pair
+from fheval.counting.readers import read_chunks
 from fheval.errors import InputError
 
 ROWS = 5000
@@ -144,10 +134,10 @@ def test_every_kind_of_file_counts_as_its_arrays(tmp_path: Path, write: Writer, 
     path = write(tmp_path, labels, scores)
     grid = Grid.even(11)
     assert count_file(path, grid) == Counts.from_scores(labels, scores, grid)
-    assert (len(list(read_chunks(path))) > 1) == piecewise
-    read_labels, read_scores = read_arrays(path)
-    assert np.array_equal(read_labels, labels)
-    assert np.array_equal(read_scores, scores)
+    chunks = list(read_chunks(path))
+    assert (len(chunks) > 1) == piecewise
+    assert np.array_equal(np.concatenate([chunk.labels for chunk in chunks]), labels)
+    assert np.array_equal(np.concatenate([chunk.scores for chunk in chunks]), scores)
 
 
 def test_chunks_of_rows_know_where_they_start(tmp_path: Path, piecewise: bool) -> None:
@@ -162,13 +152,12 @@ def test_chunks_of_rows_know_where_they_start(tmp_path: Path, piecewise: bool) -
 
 @pytest.mark.parametrize("labels_kind", ["txt", "npy"])
 @pytest.mark.parametrize("scores_kind", ["txt", "npy"])
-def test_a_pair_of_files_counts_as_its_arrays(
+def test_a_pair_of_files_reads_as_its_arrays(
     tmp_path: Path, labels_kind: str, scores_kind: str, piecewise: bool
 ) -> None:
     labels, scores = data()
     labels_path = write_column(tmp_path / f"labels.{labels_kind}", labels.astype(float))
     scores_path = write_column(tmp_path / f"scores.{scores_kind}", scores)
-    assert count_pair(labels_path, scores_path, 11) == Counts.from_scores(labels, scores, 11)
     read_labels, read_scores = read_pair(labels_path, scores_path, 11)
     assert np.array_equal(read_labels, labels)
     assert np.array_equal(read_scores, scores)
@@ -269,10 +258,9 @@ REFUSED_PAIRS = [
 def test_a_bad_pair_is_named(tmp_path: Path, labels: str, scores: str, told: str) -> None:
     (tmp_path / "labels.txt").write_text(labels)
     (tmp_path / "scores.txt").write_text(scores)
-    for read in (count_pair, read_pair):
-        with pytest.raises(InputError) as error:
-            read(tmp_path / "labels.txt", tmp_path / "scores.txt", 100)
-        assert told in str(error.value)
+    with pytest.raises(InputError) as error:
+        read_pair(tmp_path / "labels.txt", tmp_path / "scores.txt", 100)
+    assert told in str(error.value)
 
 
 def test_a_pair_may_hold_any_finite_score_until_a_grid_says_otherwise(tmp_path: Path) -> None:
@@ -392,7 +380,7 @@ def test_files_that_cannot_be_opened_are_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=told):
             count_file(tmp_path / path)
     with pytest.raises(InputError, match=r"must be \.txt or \.npy"):
-        count_pair(tmp_path / "labels.csv", tmp_path / "scores.txt")
+        read_pair(tmp_path / "labels.csv", tmp_path / "scores.txt")
     with pytest.raises(InputError, match="No such file"):
         read_pair(tmp_path / "none.txt", tmp_path / "scores.txt")
 

@@ -104,11 +104,9 @@ def test_a_policy_has_its_dates(policy: Policy) -> None:
     refused(lambda: policy.check_round(TERMS, now=NOW - DAY), "is not valid before 2031-05-17 11:50")
 
 
-def test_releases_and_groups_are_counted(policy: Policy) -> None:
+def test_releases_are_counted(policy: Policy) -> None:
     policy.check_release(9)
     refused(lambda: policy.check_release(10), "has had 10 releases; 10 are allowed")
-    policy.check_group(20)
-    refused(lambda: policy.check_group(19), "smaller than the 20 samples")
 
 
 def test_a_stranger_on_a_roster_is_named(policy: Policy) -> None:
@@ -143,7 +141,6 @@ def test_equal_policies_have_equal_bytes_and_any_change_another_hash(policy: Pol
         with_rules(policy, most_decision_points=2),
         with_rules(policy, releases_per_data_set=2),
         with_rules(policy, allow_curves=True),
-        with_rules(policy, minimum_group_size=2),
     ]
     assert len({policy.hash(), *(other.hash() for other in others)}) == len(others) + 1
 
@@ -203,7 +200,6 @@ def test_other_bytes_for_the_same_policy_are_refused(made: Consortium, policy: P
         (lambda p: with_rules(p, finest_precision=float("nan")), "between 0 and 1"),
         (lambda p: with_rules(p, most_decision_points=1), "2 decision points"),
         (lambda p: with_rules(p, releases_per_data_set=0), "one release"),
-        (lambda p: with_rules(p, minimum_group_size=0), "group size"),
         (lambda p: changed(p, version=0), "starts at 1"),
         (lambda p: changed(p, not_after=p.not_before), "begin before it ends"),
         (lambda p: changed(p, members=(*p.members, p.members[0])), "the same name"),
@@ -300,5 +296,4 @@ def test_rules_have_careful_defaults() -> None:
         most_decision_points=1000,
         releases_per_data_set=10,
         allow_curves=False,
-        minimum_group_size=20,
     )

@@ -11,17 +11,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from fheval.consortium import enrolment
 from fheval.consortium.aggregator_kit import SERVER_KEY
 from fheval.consortium.authority import Authority, create_authority, import_authority, load_authority
-from fheval.consortium.enrolment import (
-    REQUEST,
-    accept_reply,
-    answer_request,
-    enrol_aggregator,
-    enrol_with_new_keys,
-    make_request,
-    request_fingerprint,
-)
 from fheval.consortium.files import read_public, replace_public
 from fheval.consortium.overview import Overview, overview
 from fheval.consortium.policy import Rules
@@ -48,12 +40,10 @@ def init(
     directory: Directory,
     name: Annotated[str, typer.Option(help="The consortium's name.", show_default=False)],
     ca_cert: Annotated[
-        Path | None,
-        typer.Option(help="Bring an X.509 authority along: its certificate, then its parents, in PEM."),
+        Path | None, typer.Option(help="Bring an X.509 authority along: its certificate, then its parents, in PEM.")
     ] = None,
     ca_key: Annotated[
-        Path | None,
-        typer.Option(help="Its private key; without it, certificates are issued elsewhere from CSRs."),
+        Path | None, typer.Option(help="Its private key; without it, certificates are issued elsewhere from CSRs.")
     ] = None,
 ) -> None:
     """Make the consortium's authority in a new directory, or bring one along."""
@@ -104,7 +94,7 @@ def enroll(
         raise ConfigError("--certificate needs the member's --request. Ask the member for it.")
     else:
         place = out or authority.kits_directory() / member
-        enrol_with_new_keys(authority, member, place, renew=renew, now=_now(), days=valid_days)
+        enrolment.enrol_with_new_keys(authority, member, place, renew=renew, now=_now(), days=valid_days)
         typer.echo(f"The kit of {member} is in {place}. It holds private keys: hand it over safely, keep no copy.")
     if not aggregator:
         typer.echo(f"Next, when all are enrolled: fheval consortium policy {directory}")
@@ -114,40 +104,35 @@ def _enroll_aggregator(
     authority: Authority, name: str, hosts: list[str], out: Path | None, pem: bytes | None, days: int
 ) -> None:
     place = out or authority.kits_directory() / name
-    enrol_aggregator(authority, name, hosts, place, certificate_pem=pem, now=_now(), days=days)
+    enrolment.enrol_aggregator(authority, name, hosts, place, certificate_pem=pem, now=_now(), days=days)
     typer.echo(f"The kit of the aggregator {name} is in {place}, for {', '.join(hosts)}.")
     if pem is not None:
         typer.echo(f"Put the certificate's private key there as {SERVER_KEY}, with mode 0600.")
 
 
 def _enroll_request(
-    authority: Authority,
-    name: str,
-    request: bytes,
-    out: Path | None,
-    pem: bytes | None,
-    renew: bool,
-    days: int,
+    authority: Authority, name: str, request: bytes, out: Path | None, pem: bytes | None, renew: bool, days: int
 ) -> None:
     if out is None:
         raise ConfigError("--request needs --out FILE. Say where the reply for the member goes.")
     if out.exists():
         raise ConfigError(f"{out} already exists. Name another file.")
-    reply = answer_request(authority, name, request, certificate_pem=pem, renew=renew, now=_now(), days=days)
+    reply = enrolment.answer_request(authority, name, request, certificate_pem=pem, renew=renew, now=_now(), days=days)
     replace_public(out, reply)
-    typer.echo(f"{name} is enrolled. Compare the request's fingerprint: {request_fingerprint(request)}")
+    typer.echo(f"{name} is enrolled. Compare the request's fingerprint: {enrolment.request_fingerprint(request)}")
     typer.echo(f"Send {out} to {name}, who runs: fheval consortium accept KIT {out.name}")
     typer.echo(f"The authority's fingerprint, for {name} to compare: {authority.anchor.fingerprint()}")
 
 
 @app.command(epilog="Example: fheval consortium request ./kit hospital-b")
 def request(
-    kit_directory: KitDirectory,
-    member: Annotated[str, typer.Argument(help="The member's name.", show_default=False)],
+    kit_directory: KitDirectory, member: Annotated[str, typer.Argument(help="The member's name.", show_default=False)]
 ) -> None:
     """As a member: make private keys that never leave this machine, and a request for the authority."""
-    digest = make_request(kit_directory, member)
-    typer.echo(f"The keys of {member} are in {kit_directory}. Send {kit_directory / REQUEST} to the authority.")
+    digest = enrolment.make_request(kit_directory, member)
+    typer.echo(
+        f"The keys of {member} are in {kit_directory}. Send {kit_directory / enrolment.REQUEST} to the authority."
+    )
     typer.echo(f"Its fingerprint, for the authority to compare: {digest}")
 
 
@@ -160,7 +145,7 @@ def accept(
     ] = None,
 ) -> None:
     """As a member: complete the kit with the authority's reply to the request."""
-    anchor = accept_reply(kit_directory, read_public(reply), expected_anchor=authority, now=_now())
+    anchor = enrolment.accept_reply(kit_directory, read_public(reply), expected_anchor=authority, now=_now())
     typer.echo(f"The kit {kit_directory} has its certificate.")
     if authority is None:
         typer.echo(f"Compare the authority's fingerprint with its operator: {anchor.fingerprint()}")
@@ -199,9 +184,7 @@ def policy(
     finest_precision: Annotated[
         float | None,
         typer.Option(
-            parser=_precision,
-            metavar="P|exact",
-            help="Finest release; at first 1e-4. padded-verified needs exact.",
+            parser=_precision, metavar="P|exact", help="Finest release; at first 1e-4. padded-verified needs exact."
         ),
     ] = None,
     most_decision_points: Annotated[
@@ -209,9 +192,6 @@ def policy(
     ] = None,
     releases_per_data_set: Annotated[
         int | None, typer.Option(help="Most releases from one data set; at first 10.")
-    ] = None,
-    minimum_group_size: Annotated[
-        int | None, typer.Option(help="Smallest group that anything is released about; at first 20.")
     ] = None,
     allow_curves: Annotated[
         bool | None, typer.Option("--allow-curves/--no-curves", help="May curves be released? At first no.")
@@ -230,7 +210,6 @@ def policy(
         "protocols": tuple(protocol) if protocol else None,
         "most_decision_points": most_decision_points,
         "releases_per_data_set": releases_per_data_set,
-        "minimum_group_size": minimum_group_size,
         "allow_curves": allow_curves,
     }
     changes = {rule: value for rule, value in given.items() if value is not None}
@@ -250,8 +229,7 @@ def policy(
 def list_(
     directory: Directory,
     json_file: Annotated[
-        str | None,
-        typer.Option("--json", metavar="FILE|-", help="Write JSON to a file, or to standard output."),
+        str | None, typer.Option("--json", metavar="FILE|-", help="Write JSON to a file, or to standard output.")
     ] = None,
 ) -> None:
     """Show the members, the aggregators and the current policy."""

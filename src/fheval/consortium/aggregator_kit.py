@@ -15,16 +15,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from fheval.consortium import certificates, kit
-from fheval.consortium.files import (
-    check_private_directory,
-    private_subdirectory,
-    read_public,
-    read_secret,
-    replace_public,
-    write_public,
-    write_secret,
-)
+from fheval.consortium import certificates, files, kit
 from fheval.consortium.member_keys import private_pem
 from fheval.consortium.policy import Policy, open_policy
 from fheval.consortium.records import TrustAnchor
@@ -49,7 +40,7 @@ supernodes/     the public key of each member's SuperNode, for flwr supernode re
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AggregatorKit:
-    """A loaded and checked kit of the aggregator."""
+    """A loaded and checked kit of the aggregator, with the files that SuperLink and the gate are started with."""
 
     directory: Path
     anchor: TrustAnchor
@@ -57,21 +48,18 @@ class AggregatorKit:
 
     @property
     def certificate(self) -> Path:
-        """Give the file for --ssl-certfile."""
         return self.directory / SERVER_CERTIFICATE
 
     @property
     def key(self) -> Path:
-        """Give the file for --ssl-keyfile."""
         return self.directory / SERVER_KEY
 
     @property
     def authority(self) -> Path:
-        """Give the file for --ssl-ca-certfile."""
         return self.directory / kit.AUTHORITY
 
     def supernode_keys(self) -> dict[str, Path]:
-        """Give the public-key file of each member's SuperNode."""
+        """The public-key file of each member's SuperNode."""
         return {record.name: self.directory / SUPERNODES / f"{record.name}.pub" for record in self.policy.members}
 
 
@@ -88,29 +76,24 @@ def fill_aggregator_kit(
     policy: bytes | None,
 ) -> None:
     """Write all files into a new directory; a key that was made elsewhere is put there by its owner."""
-    write_public(directory / SERVER_CERTIFICATE, certificate.public_bytes(serialization.Encoding.PEM))
+    files.write_public(directory / SERVER_CERTIFICATE, certificate.public_bytes(serialization.Encoding.PEM))
     if key is not None:
-        write_secret(directory / SERVER_KEY, private_pem(key))
+        files.write_secret(directory / SERVER_KEY, private_pem(key))
     kit.write_anchor(directory, anchor)
     name = certificates.common_name(certificate)
-    write_public(directory / kit.README, _README.format(name=name).encode())
-    private_subdirectory(directory / SUPERNODES)
+    files.write_public(directory / kit.README, _README.format(name=name).encode())
+    files.private_subdirectory(directory / SUPERNODES)
     if policy is not None:
-        write_public(directory / kit.POLICY, policy)
+        files.write_public(directory / kit.POLICY, policy)
         write_supernode_keys(directory, open_policy(policy, anchor))
-
-
-def is_aggregator_kit(directory: Path) -> bool:
-    """Tell an aggregator's kit from a member's."""
-    return (directory / SERVER_CERTIFICATE).exists()
 
 
 def write_supernode_keys(directory: Path, policy: Policy) -> None:
     """Write the public key of each member's SuperNode, and delete those of members that were removed."""
-    folder = private_subdirectory(directory / SUPERNODES)
+    folder = files.private_subdirectory(directory / SUPERNODES)
     keys = {f"{record.name}.pub": record.supernode_key for record in policy.members}
     for name, key in keys.items():
-        replace_public(folder / name, f"{key}\n".encode())
+        files.replace_public(folder / name, f"{key}\n".encode())
     for path in folder.glob("*.pub"):
         if path.name not in keys:
             path.unlink()
@@ -118,20 +101,18 @@ def write_supernode_keys(directory: Path, policy: Policy) -> None:
 
 def load_aggregator_kit(directory: Path, *, now: datetime) -> AggregatorKit:
     """Read the kit and check everything in it, or raise a `ConfigError` that says what to do."""
-    check_private_directory(directory)
+    files.check_private_directory(directory)
     anchor = kit.read_anchor(directory)
     path = directory / SERVER_CERTIFICATE
-    certificate = certificates.read_certificates(read_public(path), str(path))[0]
-    certificates.check_issuer(certificate, anchor.authority())
-    certificates.check_dates(anchor.authority(), now=now)
-    certificates.check_dates(certificate, now=now)
+    certificate = certificates.read_certificates(files.read_public(path), str(path))[0]
+    anchor.check_certificate(certificate, now=now)
     _check_key(directory / SERVER_KEY, certificate)
     policy = kit.read_policy(directory, anchor, now=now)
     return AggregatorKit(directory=directory, anchor=anchor, policy=policy)
 
 
 def _check_key(path: Path, certificate: x509.Certificate) -> None:
-    pem = read_secret(path)
+    pem = files.read_secret(path)
     try:
         key = serialization.load_pem_private_key(pem.reveal(), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):

@@ -8,7 +8,7 @@ public halves in their kits and believe nothing else.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,17 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from fheval.consortium import certificates, issuing
-from fheval.consortium.files import (
-    check_private_directory,
-    new_directory,
-    private_subdirectory,
-    read_public,
-    read_secret,
-    replace_public,
-    write_public,
-    write_secret,
-)
+from fheval.consortium import certificates, files, issuing
 from fheval.consortium.member_keys import private_pem, read_signing_key
 from fheval.consortium.policy import Policy, Rules, open_policy, sign_policy
 from fheval.consortium.records import MemberRecord, TrustAnchor, check_member_name, check_name
@@ -61,7 +51,10 @@ kits/         kits that were made here and not moved yet (SECRET): hand them ove
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Authority:
-    """An opened authority; `key` is absent when certificates are issued elsewhere."""
+    """An opened authority: its register, its certificates and its policies.
+
+    `key` is absent when certificates are issued elsewhere.
+    """
 
     directory: Path
     consortium: str
@@ -70,19 +63,16 @@ class Authority:
     policy_key: Secret[Ed25519PrivateKey]
 
     def issue_member(self, name: str, key: Ed25519PublicKey, *, now: datetime, days: int) -> x509.Certificate:
-        """Issue a certificate for a member's signing key."""
         return issuing.issue_member(*self._issuer(now), name, key, now=now, days=days)
 
     def issue_server(
         self, name: str, key: ec.EllipticCurvePublicKey, hosts: list[str], *, now: datetime, days: int
     ) -> x509.Certificate:
-        """Issue a TLS certificate for an aggregator."""
         return issuing.issue_server(*self._issuer(now), name, key, hosts, now=now, days=days)
 
     def members(self) -> list[MemberRecord]:
-        """Give the records of all enrolled members, in the order of their names."""
         paths = sorted((self.directory / "members").glob("*.member"))
-        return [decode(read_public(path), MemberRecord, sender="authority") for path in paths]
+        return [decode(files.read_public(path), MemberRecord, sender="authority") for path in paths]
 
     def register(self, record: MemberRecord, *, renew: bool) -> None:
         """Enter a member; with `renew`, put its new record in place of the old one."""
@@ -90,37 +80,34 @@ class Authority:
         self.anchor.check_issued(record)
         if renew:
             self.remove(record.name)
-        write_public(self._member_path(record.name), encode(record))
+        files.write_public(self._member_path(record.name), encode(record))
 
     def remove(self, name: str) -> None:
         """Strike a member off the register; it stays a member until the next policy is signed."""
         self._require_enrolled(name)
         path = self._member_path(name)
-        record = decode(read_public(path), MemberRecord, sender="authority")
+        record = decode(files.read_public(path), MemberRecord, sender="authority")
         path.replace(self.directory / "removed" / f"{name}-{record.fingerprint().hex()[:16]}.member")
 
     def is_enrolled(self, name: str) -> bool:
-        """Tell whether the register has a member of this name."""
         return self._member_path(name).exists()
 
     def aggregators(self) -> dict[str, x509.Certificate]:
-        """Give the TLS certificates of the aggregators by name."""
         paths = sorted((self.directory / "aggregators").glob("*.pem"))
-        return {path.stem: certificates.read_certificates(read_public(path), str(path))[0] for path in paths}
+        return {path.stem: certificates.read_certificates(files.read_public(path), str(path))[0] for path in paths}
 
     def register_aggregator(self, name: str, certificate: x509.Certificate) -> None:
         """Keep an aggregator's TLS certificate, in place of an older one of the same name."""
         check_name(name)
         pem = certificate.public_bytes(serialization.Encoding.PEM)
-        replace_public(self.directory / "aggregators" / f"{name}.pem", pem)
+        files.replace_public(self.directory / "aggregators" / f"{name}.pem", pem)
 
     def policy_bytes(self) -> bytes | None:
-        """Give the current signed policy, if one was signed."""
+        """The current signed policy, if one was signed."""
         path = self.directory / _POLICY
-        return read_public(path) if path.exists() else None
+        return files.read_public(path) if path.exists() else None
 
     def policy(self) -> Policy | None:
-        """Give the current policy, if one was signed."""
         data = self.policy_bytes()
         return None if data is None else open_policy(data, self.anchor)
 
@@ -144,12 +131,11 @@ class Authority:
         for name in remove:
             self.remove(name)
         # Written anew, never over: two versions with one number must not exist.
-        write_public(self.directory / "policies" / f"{policy.version:06d}.fhev", signed)
-        replace_public(self.directory / _POLICY, signed)
+        files.write_public(self.directory / "policies" / f"{policy.version:06d}.fhev", signed)
+        files.replace_public(self.directory / _POLICY, signed)
         return policy
 
     def kits_directory(self) -> Path:
-        """Give the place for kits that are made here."""
         return self.directory / "kits"
 
     def _member_path(self, name: str) -> Path:
@@ -185,58 +171,52 @@ def import_authority(
 ) -> Authority:
     """Take an existing X.509 authority; without its private key, certificates are issued elsewhere."""
     _check_consortium_name(consortium)
-    pem = read_public(certificate)
+    pem = files.read_public(certificate)
     chain = certificates.read_certificates(pem, str(certificate))
     certificates.check_authority(chain, now=now)
     if key is None:
         return _write(directory, consortium, pem, None)
-    secret = read_secret(key)
+    secret = files.read_secret(key)
     certificates.check_key_belongs(chain[0], certificates.read_authority_key(secret, str(key)))
     return _write(directory, consortium, pem, secret)
 
 
 def load_authority(directory: Path) -> Authority:
     """Open an authority's directory, or refuse it when others could read its keys."""
-    check_private_directory(directory)
+    files.check_private_directory(directory)
     policy_key = read_signing_key(directory / _POLICY_KEY)
     key_path = directory / _KEY
-    key = certificates.read_authority_key(read_secret(key_path), str(key_path)) if key_path.exists() else None
+    key = certificates.read_authority_key(files.read_secret(key_path), str(key_path)) if key_path.exists() else None
     anchor = TrustAnchor(
-        authority_pem=read_public(directory / _CERTIFICATE), policy_key=policy_key.reveal().public_key()
+        authority_pem=files.read_public(directory / _CERTIFICATE), policy_key=policy_key.reveal().public_key()
     )
-    return Authority(
-        directory=directory,
-        consortium=str(_facts(directory)["name"]),
-        anchor=anchor,
-        key=key,
-        policy_key=policy_key,
-    )
+    return Authority(directory=directory, consortium=_name(directory), anchor=anchor, key=key, policy_key=policy_key)
 
 
 def _write(directory: Path, consortium: str, pem: bytes, key: Secret[bytes] | None) -> Authority:
     policy_key = Secret(Ed25519PrivateKey.generate())
     facts = {"format": 1, "name": consortium}
-    with new_directory(directory) as building:
+    with files.new_directory(directory) as building:
         for name in ("members", "removed", "aggregators", "policies", "kits"):
-            private_subdirectory(building / name)
-        write_public(building / _FACTS, json.dumps(facts, ensure_ascii=False).encode())
-        write_public(building / _CERTIFICATE, pem)
+            files.private_subdirectory(building / name)
+        files.write_public(building / _FACTS, json.dumps(facts, ensure_ascii=False).encode())
+        files.write_public(building / _CERTIFICATE, pem)
         if key is not None:
-            write_secret(building / _KEY, key)
-        write_secret(building / _POLICY_KEY, private_pem(policy_key))
-        write_public(building / "README.txt", _README.encode())
+            files.write_secret(building / _KEY, key)
+        files.write_secret(building / _POLICY_KEY, private_pem(policy_key))
+        files.write_public(building / "README.txt", _README.encode())
     return load_authority(directory)
 
 
-def _facts(directory: Path) -> Mapping[str, object]:
+def _name(directory: Path) -> str:
     path = directory / _FACTS
     try:
-        facts = json.loads(read_public(path))
+        facts = json.loads(files.read_public(path))
     except ValueError:
         facts = None
     if not isinstance(facts, dict) or facts.get("format") != 1 or not isinstance(facts.get("name"), str):
         raise ConfigError(f"{path} is not one that this version of fheval wrote. Restore it from your backup.")
-    return facts
+    return str(facts["name"])
 
 
 def _check_consortium_name(name: str) -> None:

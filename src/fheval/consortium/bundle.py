@@ -112,7 +112,7 @@ def open_bundle(
 
 
 def bundle_id(data: bytes, *, sender: str) -> bytes:
-    """Give the id by which a bundle is recognised when it is replayed."""
+    """The id by which a bundle is recognised when it is replayed."""
     return _id(decode(data, SealedBundle, sender=sender))
 
 

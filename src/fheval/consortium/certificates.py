@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.x509.oid import NameOID
 
@@ -147,18 +147,13 @@ def check_server_use(certificate: x509.Certificate, hosts: Sequence[str]) -> Non
 
 
 def common_name(certificate: x509.Certificate | x509.CertificateSigningRequest) -> str:
-    """Give the name in the certificate's subject."""
+    """The name in the certificate's subject."""
     names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(names[0].value) if names else "(unnamed)"
 
 
-def fingerprint(certificate: x509.Certificate) -> bytes:
-    """Give the SHA-256 digest of the whole certificate."""
-    return certificate.fingerprint(hashes.SHA256())
-
-
 def public_bytes(key: object) -> bytes:
-    """Give the standard encoding (SubjectPublicKeyInfo) of any public key."""
+    """The standard encoding (SubjectPublicKeyInfo) of any public key."""
     encode = getattr(key, "public_bytes", None)
     if encode is None:
         raise TypeError("Not a public key.")
@@ -167,7 +162,7 @@ def public_bytes(key: object) -> bytes:
 
 
 def extension(certificate: x509.Certificate, kind: type[E]) -> E | None:
-    """Give an extension of the certificate if it has one of this kind."""
+    """The certificate's extension of this kind, if it has one."""
     try:
         return certificate.extensions.get_extension_for_class(kind).value
     except x509.ExtensionNotFound:

@@ -20,15 +20,7 @@ from fheval.consortium.aggregator_kit import fill_aggregator_kit, new_server_key
 from fheval.consortium.authority import Authority
 from fheval.consortium.files import check_private_directory, new_directory, read_public, write_public
 from fheval.consortium.member_keys import SIGNING_KEY, MemberKeys, read_signing_key
-from fheval.consortium.records import (
-    MemberRecord,
-    TrustAnchor,
-    check_member_name,
-    check_name,
-    digest,
-    domain,
-    spoken,
-)
+from fheval.consortium.records import MemberRecord, TrustAnchor, check_member_name, check_name, digest, domain, spoken
 from fheval.errors import ConfigError, RemoteProtocolError
 from fheval.wire import Message, decode, encode
 
@@ -72,7 +64,8 @@ def enrol_with_new_keys(
     certificate = authority.issue_member(name, keys.signing.reveal().public_key(), now=now, days=days)
     record = keys.record(name, certificate)
     with new_directory(out) as building:
-        kit.fill_kit(building, keys, record, authority.anchor, authority.policy_bytes())
+        keys.write(building)
+        kit.place_public_files(building, certificate, authority.anchor, authority.policy_bytes())
         authority.register(record, renew=renew)
     return record
 
@@ -107,7 +100,7 @@ def enrol_aggregator(
 
 
 def make_request(directory: Path, name: str) -> str:
-    """Member: make keys and a request in a new kit; give the request's fingerprint."""
+    """Member: make keys and a request in a new kit; return the request's fingerprint."""
     check_member_name(name)
     keys = MemberKeys.generate()
     csr = issuing.signing_request(name, keys.signing)
@@ -127,7 +120,7 @@ def make_request(directory: Path, name: str) -> str:
 
 
 def request_fingerprint(request: bytes) -> str:
-    """Give a short text by which member and authority compare a request over the telephone."""
+    """A short text by which member and authority compare a request over the telephone."""
     return spoken(digest("request fingerprint", request))
 
 
@@ -141,7 +134,7 @@ def answer_request(
     now: datetime,
     days: int,
 ) -> bytes:
-    """Authority: enter the member that made the request, and give the reply for it."""
+    """Authority: enter the member that made the request, and return the reply for it."""
     _check_free(authority, name, renew=renew)
     content, key = _opened_request(request, name)
     if certificate_pem is None:
@@ -179,7 +172,7 @@ def accept_reply(directory: Path, data: bytes, *, expected_anchor: str | None, n
     except ValueError:
         raise ConfigError("The reply holds a malformed certificate or key. Ask the authority for it again.") from None
     _check_anchor(directory, anchor, expected_anchor)
-    name = _requested_name(directory)
+    name = decode(read_public(directory / REQUEST), EnrolmentRequest, sender="this kit").content.name
     certificates.check_issuer(certificate, anchor.authority())
     certificates.check_dates(certificate, now=now)
     certificates.check_member_use(certificate, name)
@@ -194,12 +187,10 @@ def _check_free(authority: Authority, name: str, *, renew: bool) -> None:
     check_member_name(name)
     if name in authority.aggregators():
         raise ConfigError(f"{name!r} is an aggregator. Call the member by another name.")
-    if authority.is_enrolled(name) != renew:
-        raise ConfigError(
-            f"{name!r} is enrolled already. Use --renew to replace its keys and certificate."
-            if not renew
-            else f"{name!r} is not enrolled, so there is nothing to renew. Leave --renew out."
-        )
+    if authority.is_enrolled(name) and not renew:
+        raise ConfigError(f"{name!r} is enrolled already. Use --renew to replace its keys and certificate.")
+    if renew and not authority.is_enrolled(name):
+        raise ConfigError(f"{name!r} is not enrolled, so there is nothing to renew. Leave --renew out.")
 
 
 def _opened_request(data: bytes, name: str) -> tuple[RequestContent, Ed25519PublicKey]:
@@ -239,8 +230,3 @@ def _check_anchor(directory: Path, anchor: TrustAnchor, expected: str | None) ->
         )
     if (directory / kit.CERTIFICATE).exists() and kit.read_anchor(directory).fingerprint() != found:
         raise ConfigError("The reply comes from another authority than this kit's. Make a new kit for it.")
-
-
-def _requested_name(directory: Path) -> str:
-    request = decode(read_public(directory / REQUEST), EnrolmentRequest, sender="this kit")
-    return request.content.name

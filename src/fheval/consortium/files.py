@@ -72,15 +72,10 @@ def read_secret(path: Path) -> Secret[bytes]:
     """Read a file of secrets, or refuse it when its mode is not 0600 or it belongs to another user."""
     # The checks look at the open file, so that nobody can exchange it between the look and the reading.
     with _opened(path) as descriptor:
-        facts = os.fstat(descriptor)
-        if facts.st_uid != os.geteuid():
+        mode = _mode_of_own(path, os.fstat(descriptor), f"the file to yourself: chown {os.geteuid()} {path}")
+        if mode != SECRET_MODE:
             raise ConfigError(
-                f"{path} belongs to user id {facts.st_uid}, not to the user who runs this command. "
-                f"Run it as that user, or give the file to yourself: chown {os.geteuid()} {path}"
-            )
-        if stat.S_IMODE(facts.st_mode) != SECRET_MODE:
-            raise ConfigError(
-                f"{path} holds a secret and has mode {stat.S_IMODE(facts.st_mode):04o} instead of 0600. "
+                f"{path} holds a secret and has mode {mode:04o} instead of 0600. "
                 f"Find out who may have read it, then: chmod 600 {path}"
             )
         return Secret(_read_all(descriptor, path))
@@ -96,16 +91,18 @@ def check_private_directory(path: Path) -> None:
     """Refuse a directory in which another user could exchange the trust anchors or look for secrets."""
     if not path.is_dir():
         raise ConfigError(f"There is no directory {path}. Check the path.")
-    facts = path.stat()
+    mode = _mode_of_own(path, path.stat(), f"the directory to yourself: chown -R {os.geteuid()} {path}")
+    if mode & 0o077:
+        raise ConfigError(f"{path} is open to other users (mode {mode:04o}). Close it: chmod 700 {path}")
+
+
+def _mode_of_own(path: Path, facts: os.stat_result, how_to_own: str) -> int:
     if facts.st_uid != os.geteuid():
         raise ConfigError(
             f"{path} belongs to user id {facts.st_uid}, not to the user who runs this command. "
-            f"Run it as that user, or give the directory to yourself: chown -R {os.geteuid()} {path}"
+            f"Run it as that user, or give {how_to_own}"
         )
-    if stat.S_IMODE(facts.st_mode) & 0o077:
-        raise ConfigError(
-            f"{path} is open to other users (mode {stat.S_IMODE(facts.st_mode):04o}). Close it: chmod 700 {path}"
-        )
+    return stat.S_IMODE(facts.st_mode)
 
 
 def _write_new(path: Path, content: bytes, mode: int) -> None:

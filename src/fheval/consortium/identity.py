@@ -33,7 +33,6 @@ class Identity:
 
     @property
     def name(self) -> str:
-        """Give the member's name."""
         return self.record.name
 
 

@@ -15,24 +15,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from fheval.consortium import certificates
-from fheval.consortium.files import (
-    check_private_directory,
-    private_subdirectory,
-    read_public,
-    read_secret,
-    replace_public,
-)
+from fheval.consortium import certificates, files, member_keys
 from fheval.consortium.identity import Identity
-from fheval.consortium.member_keys import (
-    OPENING_KEY,
-    SIGNING_KEY,
-    SUPERNODE_DIRECTORY,
-    SUPERNODE_KEY,
-    MemberKeys,
-    read_opening_key,
-    read_signing_key,
-)
 from fheval.consortium.policy import Policy, Roster, open_policy
 from fheval.consortium.records import MemberRecord, TrustAnchor
 from fheval.errors import ConfigError, RemoteProtocolError
@@ -71,7 +55,7 @@ class Kit:
     policy: Policy
 
     def roster(self, names: Sequence[str], *, now: datetime) -> Roster:
-        """Give the records of a round's members, each with a certificate that is valid now."""
+        """The records of a round's members, each with a certificate that is valid now."""
         return self._checked(self.policy.roster(names), now)
 
     def check_round(self, study: Study, parties: Sequence[str], *, now: datetime) -> Roster:
@@ -85,49 +69,43 @@ class Kit:
         return roster
 
 
-def fill_kit(
-    directory: Path, keys: MemberKeys, record: MemberRecord, anchor: TrustAnchor, policy: bytes | None
-) -> None:
-    """Write all files of a kit into a new directory; `policy` is absent when none has been signed yet."""
-    keys.write(directory)
-    place_public_files(directory, record.x509(), anchor, policy)
-
-
 def place_public_files(
     directory: Path, certificate: x509.Certificate, anchor: TrustAnchor, policy: bytes | None
 ) -> None:
-    """Write what the authority gives, beside the member's keys; the certificate completes the kit."""
+    """Write what the authority gives, beside the member's keys; the certificate completes the kit.
+
+    `policy` is absent when none has been signed yet.
+    """
     name = certificates.common_name(certificate)
     write_anchor(directory, anchor)
-    supernode = private_subdirectory(directory / SUPERNODE_DIRECTORY)
-    replace_public(supernode / AUTHORITY, anchor.authority_pem)
+    files.replace_public(
+        files.private_subdirectory(directory / member_keys.SUPERNODE_DIRECTORY) / AUTHORITY, anchor.authority_pem
+    )
     if policy is not None:
-        replace_public(directory / POLICY, policy)
-    replace_public(directory / README, _README.format(name=name, anchor=anchor.fingerprint()).encode())
-    replace_public(directory / CERTIFICATE, certificate.public_bytes(serialization.Encoding.PEM))
+        files.replace_public(directory / POLICY, policy)
+    files.replace_public(directory / README, _README.format(name=name, anchor=anchor.fingerprint()).encode())
+    files.replace_public(directory / CERTIFICATE, certificate.public_bytes(serialization.Encoding.PEM))
 
 
 def load_kit(directory: Path, *, now: datetime) -> Kit:
     """Read a kit and check everything in it, or raise a `ConfigError` that says what to do."""
-    check_private_directory(directory)
+    files.check_private_directory(directory)
     if not (directory / CERTIFICATE).exists():
         raise ConfigError(
             f"The kit {directory} has no certificate yet. Send its request to the authority, then run "
             "fheval consortium accept with the reply."
         )
     anchor = read_anchor(directory)
-    certificate = certificates.read_certificates(read_public(directory / CERTIFICATE), CERTIFICATE)[0]
+    certificate = certificates.read_certificates(files.read_public(directory / CERTIFICATE), CERTIFICATE)[0]
     name = certificates.common_name(certificate)
-    certificates.check_issuer(certificate, anchor.authority())
-    certificates.check_dates(anchor.authority(), now=now)
-    certificates.check_dates(certificate, now=now)
+    anchor.check_certificate(certificate, now=now)
     certificates.check_member_use(certificate, name)
     policy = read_policy(directory, anchor, now=now)
     identity = Identity(
         record=_own_record(policy, name),
         anchor=anchor,
-        signing_key=read_signing_key(directory / SIGNING_KEY),
-        opening_key=read_opening_key(directory / OPENING_KEY),
+        signing_key=member_keys.read_signing_key(directory / member_keys.SIGNING_KEY),
+        opening_key=member_keys.read_opening_key(directory / member_keys.OPENING_KEY),
     )
     _check_own_keys(identity, certificate, policy)
     return Kit(directory=directory, identity=identity, policy=policy)
@@ -138,8 +116,8 @@ def check_new_policy(directory: Path, data: bytes, anchor: TrustAnchor, *, now: 
     policy = open_policy(data, anchor)
     policy.check_dates(now=now)
     path = directory / POLICY
-    if path.exists() and read_public(path) != data:
-        policy.check_succeeds(open_policy(read_public(path), anchor))
+    if path.exists() and files.read_public(path) != data:
+        policy.check_succeeds(open_policy(files.read_public(path), anchor))
     return policy
 
 
@@ -152,7 +130,7 @@ def read_policy(directory: Path, anchor: TrustAnchor, *, now: datetime) -> Polic
             f"fheval consortium update {directory} policy.fhev"
         )
     try:
-        policy = open_policy(read_public(path), anchor)
+        policy = open_policy(files.read_public(path), anchor)
         policy.check_dates(now=now)
     except RemoteProtocolError as error:
         raise ConfigError(f"{path} cannot be used. {error}") from error
@@ -160,32 +138,31 @@ def read_policy(directory: Path, anchor: TrustAnchor, *, now: datetime) -> Polic
 
 
 def supernode_files(directory: Path) -> tuple[Path, Path]:
-    """Give the SuperNode's private key and the authority's certificate, after a look at the key's mode."""
-    check_private_directory(directory)
-    key = directory / SUPERNODE_KEY
-    read_secret(key)
-    authority = directory / AUTHORITY
-    read_public(authority)
+    """The files of the SuperNode's private key and of the authority's certificate, if the key's mode is right."""
+    files.check_private_directory(directory)
+    key, authority = directory / member_keys.SUPERNODE_KEY, directory / AUTHORITY
+    files.read_secret(key)
+    files.read_public(authority)
     return key, authority
 
 
 def write_anchor(directory: Path, anchor: TrustAnchor) -> None:
     """Write the authority's certificate and the key that signs policies."""
-    replace_public(directory / AUTHORITY, anchor.authority_pem)
+    files.replace_public(directory / AUTHORITY, anchor.authority_pem)
     pem = anchor.policy_key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    replace_public(directory / POLICY_KEY, pem)
+    files.replace_public(directory / POLICY_KEY, pem)
 
 
 def read_anchor(directory: Path) -> TrustAnchor:
     """Read the authority's certificate and the key that signs policies."""
     path = directory / POLICY_KEY
     try:
-        key = serialization.load_pem_public_key(read_public(path))
+        key = serialization.load_pem_public_key(files.read_public(path))
     except ValueError:
         key = None
     if not isinstance(key, Ed25519PublicKey):
         raise ConfigError(f"{path} does not hold an Ed25519 public key. Restore it from your backup.")
-    pem = read_public(directory / AUTHORITY)
+    pem = files.read_public(directory / AUTHORITY)
     certificates.read_certificates(pem, str(directory / AUTHORITY))
     return TrustAnchor(authority_pem=pem, policy_key=key)
 
@@ -208,6 +185,10 @@ def _check_own_keys(identity: Identity, certificate: x509.Certificate, policy: P
             "Use the newest kit, or ask the authority for a newer policy."
         )
     if identity.signing_key.reveal().public_key().public_bytes_raw() != record.signing_key().public_bytes_raw():
-        raise ConfigError(f"{SIGNING_KEY} does not belong to the certificate of {record.name}. Use the whole kit.")
+        raise ConfigError(
+            f"{member_keys.SIGNING_KEY} does not belong to the certificate of {record.name}. Use the whole kit."
+        )
     if identity.opening_key.public_bytes() != record.sealing_key:
-        raise ConfigError(f"{OPENING_KEY} is not the key that the policy lists for {record.name}. Use the whole kit.")
+        raise ConfigError(
+            f"{member_keys.OPENING_KEY} is not the key that the policy lists for {record.name}. Use the whole kit."
+        )

@@ -30,7 +30,7 @@ SUPERNODE_PUBLIC = "supernode.pub"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemberKeys:
-    """The private keys of one member."""
+    """The private keys of one member, made anew with `generate`."""
 
     signing: Secret[Ed25519PrivateKey]
     opening: OpeningKey
@@ -38,15 +38,11 @@ class MemberKeys:
 
     @classmethod
     def generate(cls) -> MemberKeys:
-        """Make new keys from the operating system's randomness."""
         return cls(
-            Secret(Ed25519PrivateKey.generate()),
-            OpeningKey.generate(),
-            Secret(ec.generate_private_key(ec.SECP384R1())),
+            Secret(Ed25519PrivateKey.generate()), OpeningKey.generate(), Secret(ec.generate_private_key(ec.SECP384R1()))
         )
 
     def record(self, name: str, certificate: x509.Certificate) -> MemberRecord:
-        """Give the public record of a member with these keys."""
         return MemberRecord(
             name=name,
             certificate=certificate.public_bytes(serialization.Encoding.DER),
@@ -55,7 +51,7 @@ class MemberKeys:
         )
 
     def supernode_public(self) -> str:
-        """Give the SuperNode's public key as one line of OpenSSH's format."""
+        """The SuperNode's public key, as one line of OpenSSH's format."""
         public = self.supernode.reveal().public_key()
         return public.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
 
@@ -89,7 +85,7 @@ def read_opening_key(path: Path) -> OpeningKey:
 
 
 def private_pem(key: Secret[Ed25519PrivateKey] | Secret[ec.EllipticCurvePrivateKey]) -> Secret[bytes]:
-    """Give a private key as PKCS #8 in PEM."""
+    """A private key as PKCS #8 in PEM, not encrypted."""
     return Secret(
         key.reveal().private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 
 import msgspec
 from cryptography import x509
+from cryptography.hazmat.primitives.hashes import SHA256
 
 from fheval.consortium import certificates
 from fheval.consortium.authority import Authority
@@ -37,12 +38,11 @@ class Overview:
     entries: list[Entry]
 
     def as_json(self) -> str:
-        """Give one JSON object."""
         return msgspec.json.encode(self).decode()
 
 
 def overview(authority: Authority, *, now: datetime) -> Overview:
-    """Look at an authority's directory."""
+    """What an authority's directory holds, and whether it is valid at this moment."""
     policy = authority.policy()
     listed = set() if policy is None else {(record.name, record.certificate) for record in policy.members}
     members = [
@@ -70,7 +70,7 @@ def _entry(
         role=role,
         state=_state(certificate, authority.anchor.authority(), now),
         not_after=_text(certificate.not_valid_after_utc),
-        fingerprint=certificates.fingerprint(certificate).hex(),
+        fingerprint=certificate.fingerprint(SHA256()).hex(),
         in_policy=in_policy,
     )
 

@@ -33,11 +33,8 @@ class Rules(Message, frozen=True, kw_only=True):
     most_decision_points: int = 1000
     releases_per_data_set: int = 10
     allow_curves: bool = False
-    # Counts of a smaller group say too much about the people in it.
-    minimum_group_size: int = 20
 
     def check(self) -> None:
-        """Refuse rules that make no sense."""
         _require(self.minimum_cohort >= 2, "The minimum cohort must be at least 2 parties")
         _require(bool(self.protocols), "At least one protocol must be allowed")
         for protocol in self.protocols:
@@ -49,7 +46,6 @@ class Rules(Message, frozen=True, kw_only=True):
         )
         _require(self.most_decision_points >= 2, "At least 2 decision points must be allowed")
         _require(self.releases_per_data_set >= 1, "At least one release per data set must be allowed")
-        _require(self.minimum_group_size >= 1, "The minimum group size must be at least 1")
 
 
 class RosterContent(Message, frozen=True, kw_only=True):
@@ -65,23 +61,19 @@ class Roster:
     members: tuple[MemberRecord, ...]
 
     def hash(self) -> bytes:
-        """Give the digest that messages and bundles are bound to."""
+        """The digest that messages and bundles are bound to."""
         content = RosterContent(members=tuple((record.name, record.fingerprint()) for record in self.members))
         return digest("roster", encode(content))
 
     def names(self) -> tuple[str, ...]:
-        """Give the members' names in order."""
         return tuple(record.name for record in self.members)
 
     def member(self, name: str) -> MemberRecord:
-        """Give the record of a member of this round."""
         for record in self.members:
             if record.name == name:
                 return record
         raise RemoteProtocolError(
-            f"{name!r} is not on the roster of this round. Its message was ignored.",
-            step="roster",
-            culprit=name,
+            f"{name!r} is not on the roster of this round. Its message was ignored.", step="roster", culprit=name
         )
 
 
@@ -96,11 +88,10 @@ class Policy(Message, frozen=True, kw_only=True):
     rules: Rules
 
     def hash(self) -> bytes:
-        """Give the digest that bundles are bound to."""
+        """The digest that bundles are bound to."""
         return digest(_SIGNED, encode(self))
 
     def member(self, name: str) -> MemberRecord:
-        """Give the record of a member."""
         return self._members([name])[0]
 
     def roster(self, names: Sequence[str]) -> Roster:
@@ -116,17 +107,32 @@ class Policy(Message, frozen=True, kw_only=True):
         return Roster(members)
 
     def check_round(self, study: Study, parties: Sequence[str], *, now: datetime) -> Roster:
-        """Refuse a round of a study that breaks a rule; give its roster otherwise."""
+        """Refuse a round of a study that breaks a rule, and return the roster of one that breaks none."""
         self.check_dates(now=now)
-        self.check_protocol(study.protocol)
-        self.check_precision(study.precision)
-        self.check_decision_points(len(study.grid))
-        self.check_curve(study.release == "curve")
-        self.check_minimum_cohort(study.minimum_cohort)
+        rules = self.rules
+        if study.protocol not in rules.protocols:
+            raise _broken(f"Protocol {study.protocol!r} is not allowed; these are: {', '.join(rules.protocols)}")
+        asked = "an exact release" if study.precision is None else f"a precision of {study.precision:g}"
+        if study.precision is not None and not 0 < study.precision < 1:
+            raise _broken(f"The round asks for {asked}, which makes no sense")
+        finest = rules.finest_precision
+        if finest is not None and (study.precision is None or study.precision < finest):
+            raise _broken(f"The round asks for {asked}; the finest allowed is {finest:g}")
+        if not 2 <= len(study.grid) <= rules.most_decision_points:
+            raise _broken(
+                f"The round asks for {len(study.grid)} decision points; "
+                f"between 2 and {rules.most_decision_points} are allowed"
+            )
+        if study.release == "curve" and not rules.allow_curves:
+            raise _broken("The round asks for a curve, and releasing curves is not allowed")
+        if study.minimum_cohort < rules.minimum_cohort:
+            raise _broken(
+                f"The round would go on with {study.minimum_cohort} parties; "
+                f"the policy asks for at least {rules.minimum_cohort}"
+            )
         return self.roster(parties)
 
     def check_dates(self, *, now: datetime) -> None:
-        """Refuse a policy that has expired or is not valid yet."""
         if now.timestamp() > self.not_after:
             raise _broken(
                 f"Policy version {self.version} expired on {_day(self.not_after)}",
@@ -138,53 +144,11 @@ class Policy(Message, frozen=True, kw_only=True):
                 "Check this machine's clock.",
             )
 
-    def check_protocol(self, protocol: str) -> None:
-        """Refuse a protocol that the policy does not allow."""
-        if protocol not in self.rules.protocols:
-            raise _broken(f"Protocol {protocol!r} is not allowed; these are: {', '.join(self.rules.protocols)}")
-
-    def check_precision(self, precision: float | None) -> None:
-        """Refuse a release finer than the policy's finest precision."""
-        finest = self.rules.finest_precision
-        asked = "an exact release" if precision is None else f"a precision of {precision:g}"
-        if precision is not None and not 0 < precision < 1:
-            raise _broken(f"The round asks for {asked}, which makes no sense")
-        if finest is not None and (precision is None or precision < finest):
-            raise _broken(f"The round asks for {asked}; the finest allowed is {finest:g}")
-
-    def check_decision_points(self, count: int) -> None:
-        """Refuse more decision points than the policy allows, and fewer than two."""
-        if not 2 <= count <= self.rules.most_decision_points:
-            raise _broken(
-                f"The round asks for {count} decision points; "
-                f"between 2 and {self.rules.most_decision_points} are allowed"
-            )
-
-    def check_curve(self, wanted: bool) -> None:
-        """Refuse the release of a curve unless the policy allows it."""
-        if wanted and not self.rules.allow_curves:
-            raise _broken("The round asks for a curve, and releasing curves is not allowed")
-
-    def check_minimum_cohort(self, fewest: int) -> None:
-        """Refuse a round that would go on with fewer parties than the policy asks for."""
-        if fewest < self.rules.minimum_cohort:
-            raise _broken(
-                f"The round would go on with {fewest} parties; the policy asks for at least {self.rules.minimum_cohort}"
-            )
-
     def check_release(self, released_before: int) -> None:
         """Refuse one more release from a data set that has used up its releases."""
         if released_before >= self.rules.releases_per_data_set:
             raise _broken(
                 f"This data set has had {released_before} releases; {self.rules.releases_per_data_set} are allowed"
-            )
-
-    def check_group(self, size: int) -> None:
-        """Refuse to release anything about a group that is too small."""
-        if size < self.rules.minimum_group_size:
-            raise _broken(
-                f"A group is smaller than the {self.rules.minimum_group_size} samples that a release needs",
-                "Leave the group out.",
             )
 
     def check_succeeds(self, older: Policy) -> None:

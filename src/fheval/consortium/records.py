@@ -19,6 +19,7 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.hashes import SHA256
 
 from fheval.consortium import certificates, sealing
 from fheval.errors import ConfigError, RemoteProtocolError
@@ -29,7 +30,6 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 # These words mean roles in messages and errors; a member of that name would confuse them.
 _ROLES = frozenset({"aggregator", "authority", "leader", "party"})
-
 
 # Seconds since 1970, up to the last that a calendar date can show.
 Timestamp = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799)]
@@ -44,18 +44,15 @@ class MemberRecord(Message, frozen=True, kw_only=True):
     supernode_key: str
 
     def x509(self) -> x509.Certificate:
-        """Give the member's certificate."""
         return x509.load_der_x509_certificate(self.certificate)
 
     def signing_key(self) -> ed25519.Ed25519PublicKey:
-        """Give the key that checks the member's signatures."""
         key = self.x509().public_key()
         if not isinstance(key, ed25519.Ed25519PublicKey):
             raise ConfigError(f"The certificate of {self.name} has no Ed25519 key. Issue one from its request.")
         return key
 
     def fingerprint(self) -> bytes:
-        """Give the SHA-256 digest of the certificate."""
         return sha256(self.certificate).digest()
 
 
@@ -67,12 +64,11 @@ class TrustAnchor:
     policy_key: ed25519.Ed25519PublicKey
 
     def authority(self) -> x509.Certificate:
-        """Give the certificate that issues to members."""
         return certificates.read_certificates(self.authority_pem, "The authority's certificate")[0]
 
     def fingerprint(self) -> str:
-        """Give one short text for both, to be compared over the telephone."""
-        both = certificates.fingerprint(self.authority()) + self.policy_key.public_bytes_raw()
+        """One short text for both, to be compared over the telephone."""
+        both = self.authority().fingerprint(SHA256()) + self.policy_key.public_bytes_raw()
         return spoken(digest("anchor", both))
 
     def check_issued(self, record: MemberRecord) -> None:
@@ -88,6 +84,12 @@ class TrustAnchor:
             ) from None
         certificates.check_issuer(certificate, self.authority())
         certificates.check_member_use(certificate, record.name)
+
+    def check_certificate(self, certificate: x509.Certificate, *, now: datetime) -> None:
+        """Refuse a certificate that is foreign or, like the authority's own, not valid now."""
+        certificates.check_issuer(certificate, self.authority())
+        certificates.check_dates(self.authority(), now=now)
+        certificates.check_dates(certificate, now=now)
 
     def check_member(self, record: MemberRecord, *, now: datetime) -> None:
         """Refuse, in the name of the member, a record that cannot be trusted at this moment."""
@@ -109,25 +111,25 @@ def check_name(name: str) -> None:
 
 
 def check_member_name(name: str) -> None:
-    """Refuse a name that does not fit a member."""
+    """Refuse what `check_name` refuses, and the name of a role."""
     check_name(name)
     if name in _ROLES:
         raise ConfigError(f"{name!r} is the name of a role. Call the member by another name.")
 
 
 def digest(usage: str, content: bytes) -> bytes:
-    """Give SHA-256 of the content, apart for each usage."""
+    """SHA-256 of the content, another one for each usage."""
     return sha256(domain(usage) + content).digest()
 
 
 def spoken(value: bytes) -> str:
-    """Give the first 128 bits of a digest as groups that people can read to each other."""
+    """The first 128 bits of a digest as groups that people can read to each other."""
     text = value.hex()[:32]
     return "-".join(text[at : at + 4] for at in range(0, len(text), 4))
 
 
 def domain(usage: str) -> bytes:
-    """Give the prefix that keeps what is signed or hashed for one usage apart from every other."""
+    """The prefix that keeps what is signed or hashed for one usage apart from every other."""
     return b"fheval/1 " + usage.encode() + b"\0"
 
 

@@ -13,14 +13,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.hpke import (
-    AEAD,
-    KDF,
-    KEM,
-    MLKEM768X25519PrivateKey,
-    MLKEM768X25519PublicKey,
-    Suite,
-)
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, MLKEM768X25519PrivateKey, MLKEM768X25519PublicKey, Suite
 
 from fheval.errors import ConfigError
 from fheval.secrets import Secret
@@ -41,7 +34,6 @@ class OpeningKey:
 
     @classmethod
     def generate(cls) -> OpeningKey:
-        """Make a new key from the operating system's randomness."""
         try:
             return cls(MLKEM768PrivateKey.generate(), X25519PrivateKey.generate())
         except UnsupportedAlgorithm:
@@ -63,23 +55,14 @@ class OpeningKey:
         return cls(mlkem, x25519)
 
     def to_pem(self) -> Secret[bytes]:
-        """Give both halves as PKCS #8, one after the other."""
-        return Secret(
-            b"".join(
-                key.private_bytes(
-                    serialization.Encoding.PEM,
-                    serialization.PrivateFormat.PKCS8,
-                    serialization.NoEncryption(),
-                )
-                for key in (self._mlkem.reveal(), self._x25519.reveal())
-            )
-        )
+        """Both halves as PKCS #8, one after the other."""
+        form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        return Secret(self._mlkem.reveal().private_bytes(*form) + self._x25519.reveal().private_bytes(*form))
 
     def public_bytes(self) -> bytes:
-        """Give the public key: that of ML-KEM-768, then that of X25519."""
-        return (
-            self._mlkem.reveal().public_key().public_bytes_raw() + self._x25519.reveal().public_key().public_bytes_raw()
-        )
+        """The public key: that of ML-KEM-768, then that of X25519."""
+        mlkem, x25519 = self._mlkem.reveal().public_key(), self._x25519.reveal().public_key()
+        return mlkem.public_bytes_raw() + x25519.public_bytes_raw()
 
     def open(self, sealed: bytes, info: bytes) -> Secret[bytes]:
         """Open what was sealed to this key in this context, or raise `cryptography.exceptions.InvalidTag`."""
@@ -92,22 +75,18 @@ class OpeningKey:
 
 def seal(public_key: bytes, payload: Secret[bytes], info: bytes) -> bytes:
     """Seal a payload so that only the holder of the private key opens it, and only in the same context."""
-    key = MLKEM768X25519PublicKey(*_public_halves(public_key))
-    return _suite().encrypt(payload.reveal(), key, info=info)
+    try:
+        mlkem = MLKEM768PublicKey.from_public_bytes(public_key[:_MLKEM_PUBLIC_BYTES])
+    except UnsupportedAlgorithm:
+        raise _no_mlkem() from None
+    x25519 = X25519PublicKey.from_public_bytes(public_key[_MLKEM_PUBLIC_BYTES:])
+    return _suite().encrypt(payload.reveal(), MLKEM768X25519PublicKey(mlkem, x25519), info=info)
 
 
 def check_public_key(public_key: bytes) -> None:
     """Refuse bytes that nothing can be sealed to, with a `ValueError`."""
     # A trial seal finds what parsing does not, such as an X25519 point of low order.
     seal(public_key, Secret(b""), b"")
-
-
-def _public_halves(public_key: bytes) -> tuple[MLKEM768PublicKey, X25519PublicKey]:
-    try:
-        mlkem = MLKEM768PublicKey.from_public_bytes(public_key[:_MLKEM_PUBLIC_BYTES])
-    except UnsupportedAlgorithm:
-        raise _no_mlkem() from None
-    return mlkem, X25519PublicKey.from_public_bytes(public_key[_MLKEM_PUBLIC_BYTES:])
 
 
 def _suite() -> Suite:

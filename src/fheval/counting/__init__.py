@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from fheval.counting.chunks import Chunk
-from fheval.counting.counts import Counts, count_chunks
+from fheval.counting.chunks import Column
+from fheval.counting.counts import Counts
 from fheval.counting.grid import Grid, as_grid
-from fheval.counting.readers import (
-    count_file,
-    count_pair,
-    read_arrays,
-    read_chunks,
-    read_pair,
-    read_pair_chunks,
-)
-from fheval.counting.table import UNNAMED, Column, Table
+from fheval.counting.readers import count_file, read_pair
+from fheval.counting.table import UNNAMED, Table
 from fheval.counting.table_files import TableColumns, TableFile
 from fheval.counting.tally import bin_numbers
 
 __all__ = [
     "UNNAMED",
-    "Chunk",
     "Column",
     "Counts",
     "Grid",
@@ -28,11 +20,6 @@ __all__ = [
     "TableFile",
     "as_grid",
     "bin_numbers",
-    "count_chunks",
     "count_file",
-    "count_pair",
-    "read_arrays",
-    "read_chunks",
     "read_pair",
-    "read_pair_chunks",
 ]

@@ -35,6 +35,14 @@ class Place:
         return ", ".join(parts)
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Column:
+    """The values of one column, unchecked, and where they come from."""
+
+    values: NDArray[Any]
+    place: Place
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunk:
     """Consecutive rows: labels and scores as one-dimensional numeric arrays of one length, unchecked.
@@ -53,15 +61,24 @@ class Chunk:
     def __len__(self) -> int:
         return len(self.scores)
 
+    def check(self, scores: NDArray[np.float64], score_range: tuple[float, float], start: int = 0) -> None:
+        """Refuse a bad label or score among the rows from `start` on, whose scores as float64 are given."""
+        bad = first_bad_label(self.labels[start : start + len(scores)])
+        if bad is not None:
+            raise self.refuse_label(start + bad)
+        bad = first_bad_score(scores, score_range)
+        if bad is not None:
+            raise self.refuse_score(start + bad)
+
     def refuse_label(self, index: int) -> InputError:
-        """Make the error for a label that is neither 0 nor 1."""
+        """The error for a label that is neither 0 nor 1."""
         where = self.labels_from.at(self.first_row + index, self._line(index))
         return InputError(
             f"{where}: the label {self.labels[index]} is neither 0 nor 1. Correct it or leave the row out."
         )
 
     def refuse_score(self, index: int) -> InputError:
-        """Make the error for a score that the grid does not accept."""
+        """The error for a score that the grid does not accept."""
         where = self.scores_from.at(self.first_row + index, self._line(index))
         score = float(self.scores[index])
         if not np.isfinite(score):
@@ -77,19 +94,14 @@ class Chunk:
 
 def chunk_of_arrays(labels: ArrayLike, scores: ArrayLike, *, source: str | None = None) -> Chunk:
     """Take in-memory labels and scores as one chunk; `source` stands for a file's name in messages."""
-    label_array = numeric_array(labels, Place(source, "labels"))
-    score_array = numeric_array(scores, Place(source, "scores"))
+    label_place, score_place = Place(source, "labels"), Place(source, "scores")
+    label_array, score_array = numeric_array(labels, label_place), numeric_array(scores, score_place)
     if len(label_array) != len(score_array):
         raise InputError(
             f"{source or 'The data'}: {len(label_array)} labels but {len(score_array)} scores. "
             "Give one label for each score."
         )
-    return Chunk(
-        label_array,
-        score_array,
-        labels_from=Place(source, "labels"),
-        scores_from=Place(source, "scores"),
-    )
+    return Chunk(label_array, score_array, labels_from=label_place, scores_from=score_place)
 
 
 def numeric_array(values: ArrayLike, place: Place) -> NDArray[Any]:
@@ -107,7 +119,7 @@ def numeric_array(values: ArrayLike, place: Place) -> NDArray[Any]:
 
 
 def first_bad_label(labels: NDArray[Any]) -> int | None:
-    """Return the index of the first label that is neither 0 nor 1; None if all are good."""
+    """Return the index of the first label that is neither 0 nor 1; None if there is none."""
     kind = labels.dtype.kind
     if kind == "b" or not len(labels):
         return None
@@ -116,8 +128,8 @@ def first_bad_label(labels: NDArray[Any]) -> int | None:
         native = labels if labels.dtype.isnative else labels.astype(labels.dtype.newbyteorder("="))
         if int(native.view(f"u{native.itemsize}").max()) <= 1:
             return None
-    good = (labels == 0) | (labels == 1)
-    return None if good.all() else int(np.argmin(good))
+    binary = (labels == 0) | (labels == 1)
+    return None if binary.all() else int(np.argmin(binary))
 
 
 def first_bad_score(scores: NDArray[np.float64], score_range: tuple[float, float]) -> int | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from numpy.typing import NDArray
-
-from fheval.counting.chunks import Chunk, Place
+from fheval.counting.chunks import Chunk, Column
 from fheval.errors import InputError
+
+Kind = Literal["label", "score", "text"]
 
 LABEL_NAMES = ("label", "y")
 SCORE_NAMES = ("score", "s")
@@ -23,22 +23,21 @@ class Wanted:
     """
 
     names: tuple[str, ...]
-    kind: Literal["label", "score", "text"]
+    kind: Kind
     noun: str
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ColumnChunk:
-    """Consecutive rows of the wanted columns, each an array and where it comes from; see `Chunk` for the counts."""
+    """Consecutive rows of the wanted columns; `first_row` and `first_line` are as in `Chunk`."""
 
-    columns: tuple[tuple[NDArray[Any], Place], ...]
+    columns: tuple[Column, ...]
     first_row: int
     first_line: int | None = None
 
     def as_labels_and_scores(self) -> Chunk:
-        """The two columns that a count needs."""
-        (labels, labels_from), (scores, scores_from) = self.columns
-        return Chunk(labels, scores, self.first_row, self.first_line, labels_from, scores_from)
+        labels, scores = self.columns
+        return Chunk(labels.values, scores.values, self.first_row, self.first_line, labels.place, scores.place)
 
 
 def label_and_score(label_column: str | None, score_column: str | None) -> tuple[Wanted, Wanted]:

@@ -44,12 +44,7 @@ class Counts:
 
     @classmethod
     def from_scores(
-        cls,
-        labels: ArrayLike,
-        scores: ArrayLike,
-        decision_points: int | Grid = 1000,
-        *,
-        source: str | None = None,
+        cls, labels: ArrayLike, scores: ArrayLike, decision_points: int | Grid = 1000, *, source: str | None = None
     ) -> Counts:
         """Count labels (0 or 1; integers, floats or booleans) and scores, row by row the same sample.
 

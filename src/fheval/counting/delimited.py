@@ -8,96 +8,79 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from fheval.counting.blocks import Block, read_blocks
-from fheval.counting.chunks import Place
-from fheval.counting.columns import ColumnChunk, Wanted, find_columns, require_two
+from fheval.counting.chunks import Column, Place
+from fheval.counting.columns import ColumnChunk, Kind, Wanted, find_columns, require_two
 from fheval.errors import InputError
 
 _CSV_SEPARATORS = (",", ";", "\t")
 _TEXT_SEPARATORS = (",", ";", "\t", " ")
 
-Floats = NDArray[np.float64]
-
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One wanted column: its position, its name for messages, and what is in it."""
+class Field:
+    """One wanted field of a record: its position, what it is called in messages, and what is in it."""
 
     position: int
     place: Place
-    kind: Literal["label", "score", "text"]
+    kind: Kind
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class RecordFormat:
     """How the records of a file are laid out, and which of their fields are wanted."""
 
     file: str
     separator: str
     quotes: bool
     width: int
-    columns: tuple[Column, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Parsed:
-    """A block's wanted columns, text or numbers; `first_line` is None where records span lines."""
-
-    values: tuple[NDArray[Any], ...]
-    first_line: int | None
+    fields: tuple[Field, ...]
 
 
 def csv_columns(path: Path, wanted: Sequence[Wanted]) -> Iterator[ColumnChunk]:
     """Read a CSV file with a header; comma, semicolon or tab, whichever the header has most of."""
-    table: Table | None = None
-    first_row = 0
-    for block in read_blocks(path, quotes=True):
-        if table is None:
-            names, separator, block = _split_header(path, block)
-            table = _csv_table(str(path), names, separator, wanted)
-        chunk = _chunk(table, block, first_row)
-        first_row += len(chunk.columns[0][0])
-        yield chunk
+    blocks, file = read_blocks(path, quotes=True), str(path)
+    first = next(blocks, None)
+    if first is not None:
+        names, separator, rest = _split_header(path, first)
+        positions = find_columns(file, names, wanted)
+        fields = [Field(at, Place(file, names[at]), each.kind) for at, each in zip(positions, wanted, strict=True)]
+        yield from _chunks(RecordFormat(file, separator, True, len(names), tuple(fields)), chain([rest], blocks))
 
 
 def text_columns(path: Path, wanted: Sequence[Wanted]) -> Iterator[ColumnChunk]:
     """Read a text file without a header: a label and a score a line, separated by one comma, tab or blank."""
-    require_two(str(path), wanted)
-    table: Table | None = None
-    first_row = 0
-    for block in read_blocks(path, quotes=False):
-        table = table or _text_table(path, block)
-        chunk = _chunk(table, block, first_row)
-        first_row += len(chunk.columns[0][0])
-        yield chunk
+    blocks, file = read_blocks(path, quotes=False), str(path)
+    require_two(file, wanted)
+    fields = Field(0, Place(file, "label"), "label"), Field(1, Place(file, "score"), "score")
+    first = next(blocks, None)
+    if first is not None:
+        separator = _text_separator(path, first)
+        yield from _chunks(RecordFormat(file, separator, False, 2, fields), chain([first], blocks))
 
 
-def text_column(path: Path, *, labels: bool) -> Iterator[Floats]:
+def text_column(path: Path, *, labels: bool) -> Iterator[NDArray[np.float64]]:
     """Read a text file of one number a line."""
-    table = Table(str(path), ",", False, 1, (Column(0, Place(str(path)), "label" if labels else "score"),))
+    field = Field(0, Place(str(path)), "label" if labels else "score")
+    chunks = _chunks(RecordFormat(str(path), ",", False, 1, (field,)), read_blocks(path, quotes=False))
+    return (chunk.columns[0].values for chunk in chunks)
+
+
+def _chunks(form: RecordFormat, blocks: Iterable[Block]) -> Iterator[ColumnChunk]:
     first_row = 0
-    for block in read_blocks(path, quotes=False):
-        values = _parse(table, block, first_row).values[0]
-        first_row += len(values)
-        yield values
-
-
-def _csv_table(file: str, names: list[str], separator: str, wanted: Sequence[Wanted]) -> Table:
-    positions = find_columns(file, names, wanted)
-    columns = [
-        Column(position, Place(file, names[position]), each.kind)
-        for position, each in zip(positions, wanted, strict=True)
-    ]
-    return Table(file, separator, True, len(names), tuple(columns))
+    for block in blocks:
+        chunk = _parse(form, block, first_row)
+        first_row += len(chunk.columns[0].values)
+        yield chunk
 
 
 def _split_header(path: Path, block: Block) -> tuple[list[str], str, Block]:
@@ -115,7 +98,7 @@ def _split_header(path: Path, block: Block) -> tuple[list[str], str, Block]:
     return [name.strip() for name in names], separator, Block(block.data[end:], block.first_line + lines)
 
 
-def _text_table(path: Path, block: Block) -> Table:
+def _text_separator(path: Path, block: Block) -> str:
     first = block.data.split(b"\n", 1)[0].strip().decode("utf-8", errors="replace")
     separator = next((mark for mark in _TEXT_SEPARATORS if mark in first), None)
     if separator is None:
@@ -123,50 +106,45 @@ def _text_table(path: Path, block: Block) -> Table:
             f"{path}, row 1 (line 1): there is one value, where a label and a score are needed. "
             "Give two files, one of labels and one of scores, or put both on each line."
         )
-    places = (Place(str(path), "label"), Place(str(path), "score"))
-    return Table(str(path), separator, False, 2, (Column(0, places[0], "label"), Column(1, places[1], "score")))
+    return separator
 
 
-def _chunk(table: Table, block: Block, first_row: int) -> ColumnChunk:
-    parsed = _parse(table, block, first_row)
-    places = [column.place for column in table.columns]
-    return ColumnChunk(tuple(zip(parsed.values, places, strict=True)), first_row, parsed.first_line)
-
-
-def _parse(table: Table, block: Block, first_row: int) -> Parsed:
+def _parse(form: RecordFormat, block: Block, first_row: int) -> ColumnChunk:
     if not block.data:
-        return Parsed(tuple(np.empty(0) for _ in table.columns), None)
+        return ColumnChunk(tuple(Column(np.empty(0), field.place) for field in form.fields), first_row)
     try:
-        frame = _read(table, block, pl.Float64())
+        frame = _read(form, block, pl.Float64())
     except pl.exceptions.PolarsError:
-        return _parse_text(table, block, first_row)
-    series = [frame[str(column.position)] for column in table.columns]
-    if any(each.null_count() for each, column in zip(series, table.columns, strict=True) if column.kind != "text"):
-        return _parse_text(table, block, first_row)
-    values = tuple(_text(each) if each.dtype == pl.String else each.to_numpy() for each in series)
-    return Parsed(values, _first_line(block, frame.height))
+        return _parse_text(form, block, first_row)
+    series = [frame[str(field.position)] for field in form.fields]
+    if any(each.null_count() for each, field in zip(series, form.fields, strict=True) if field.kind != "text"):
+        return _parse_text(form, block, first_row)
+    values = [_text(each) if each.dtype == pl.String else each.to_numpy() for each in series]
+    columns = tuple(Column(each, field.place) for each, field in zip(values, form.fields, strict=True))
+    return ColumnChunk(columns, first_row, _first_line(block, frame.height))
 
 
-def _parse_text(table: Table, block: Block, first_row: int) -> Parsed:
+def _parse_text(form: RecordFormat, block: Block, first_row: int) -> ColumnChunk:
     """Parse with an eye to messages: accepts what `_parse` does, booleans and blanks around a number."""
     try:
-        frame = _read(table, block, pl.String())
+        frame = _read(form, block, pl.String())
     except pl.exceptions.PolarsError as error:
-        raise _malformed(table, block, first_row, error) from error
+        raise _malformed(form, block, first_row, error) from error
     first_line = _first_line(block, frame.height)
-    values: list[NDArray[Any]] = []
-    for column in table.columns:
-        words = frame[str(column.position)].str.strip_chars()
-        if column.kind == "text":
-            values.append(_text(words))
+    columns = []
+    for field in form.fields:
+        words = frame[str(field.position)].str.strip_chars()
+        if field.kind == "text":
+            columns.append(Column(_text(words), field.place))
             continue
-        numbers = _numbers(words, booleans=column.kind == "label")
+        numbers = _numbers(words, booleans=field.kind == "label")
         if numbers.null_count():
             row = int(numbers.is_null().arg_max() or 0)
-            where = column.place.at(first_row + row, None if first_line is None else first_line + row)
-            raise InputError(f"{where}: {_told(words[row])}. Correct it or leave the row out.")
-        values.append(numbers.to_numpy())
-    return Parsed(tuple(values), first_line)
+            where = field.place.at(first_row + row, None if first_line is None else first_line + row)
+            fault = f"{words[row][:40]!r} is not a number" if words[row] else "the value is missing"
+            raise InputError(f"{where}: {fault}. Correct it or leave the row out.")
+        columns.append(Column(numbers.to_numpy(), field.place))
+    return ColumnChunk(tuple(columns), first_row, first_line)
 
 
 def _text(words: pl.Series) -> NDArray[np.str_]:
@@ -179,21 +157,17 @@ def _numbers(words: pl.Series, *, booleans: bool) -> pl.Series:
     return words.cast(pl.Float64, strict=False)
 
 
-def _told(word: str | None) -> str:
-    return f"{word[:40]!r} is not a number" if word else "the value is missing"
-
-
-def _read(table: Table, block: Block, dtype: pl.DataType) -> pl.DataFrame:
-    wanted = {column.position for column in table.columns}
-    numeric = {column.position for column in table.columns if column.kind != "text"}
-    schema = {str(i): dtype if i in numeric else pl.String() for i in range(table.width)}
+def _read(form: RecordFormat, block: Block, dtype: pl.DataType) -> pl.DataFrame:
+    wanted = {field.position for field in form.fields}
+    numeric = {field.position for field in form.fields if field.kind != "text"}
+    schema = {str(i): dtype if i in numeric else pl.String() for i in range(form.width)}
     return pl.read_csv(
         block.data,
         has_header=False,
         schema=schema,
         columns=sorted(wanted),
-        separator=table.separator,
-        quote_char='"' if table.quotes else None,
+        separator=form.separator,
+        quote_char='"' if form.quotes else None,
     )
 
 
@@ -202,22 +176,22 @@ def _first_line(block: Block, rows: int) -> int | None:
     return block.first_line if lines == rows else None
 
 
-def _malformed(table: Table, block: Block, first_row: int, error: pl.exceptions.PolarsError) -> InputError:
+def _malformed(form: RecordFormat, block: Block, first_row: int, error: pl.exceptions.PolarsError) -> InputError:
     """Name the row that has too many fields, or else the stretch that Polars could not read."""
     text = io.StringIO(block.data.decode("utf-8", errors="replace"), newline="")
-    records = csv.reader(text, delimiter=table.separator, quoting=csv.QUOTE_MINIMAL if table.quotes else csv.QUOTE_NONE)
+    records = csv.reader(text, delimiter=form.separator, quoting=csv.QUOTE_MINIMAL if form.quotes else csv.QUOTE_NONE)
     row = 0
     try:
         for row, record in enumerate(records):
-            if len(record) > table.width:
-                where = Place(table.file).at(first_row + row, block.first_line + records.line_num - 1)
-                fields = f"{len(record)} values where {table.width} {'is' if table.width == 1 else 'are'} expected"
+            if len(record) > form.width:
+                where = Place(form.file).at(first_row + row, block.first_line + records.line_num - 1)
+                fields = f"{len(record)} values where {form.width} {'is' if form.width == 1 else 'are'} expected"
                 return InputError(f"{where}: there are {fields}. Correct the row or leave it out.")
     except csv.Error as csv_error:
-        where = Place(table.file).at(first_row + row, block.first_line + records.line_num - 1)
+        where = Place(form.file).at(first_row + row, block.first_line + records.line_num - 1)
         return InputError(f"{where}: the row cannot be read ({csv_error}). Correct the row or leave it out.")
     reason = str(error).split("\n", 1)[0]
     return InputError(
-        f"{table.file}, rows {first_row + 1} to {first_row + row + 1}: these rows cannot be read as "
-        f"UTF-8 text with {table.width} values each ({reason}). Correct or export the file again."
+        f"{form.file}, rows {first_row + 1} to {first_row + row + 1}: these rows cannot be read as "
+        f"UTF-8 text with {form.width} values each ({reason}). Correct or export the file again."
     )

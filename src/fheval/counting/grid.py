@@ -7,7 +7,6 @@ arithmetic, because the results of `math.log` and `numpy.exp` differ between pla
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterable
 from decimal import Decimal, localcontext
@@ -44,12 +43,10 @@ class GridError(ConfigError, ValueError):
 class Grid(msgspec.Struct, frozen=True, cache_hash=True, array_like=True, forbid_unknown_fields=True):
     """A strictly decreasing list of decision points; use `even`, `logit` or `explicit` to make one.
 
-    Two grids are equal when their descriptions are, and a grid may be a field of a message.
+    A grid may be a field of a message: equal grids give equal bytes, different grids different ones.
 
     >>> Grid.even(5).points.tolist()
     [1.0, 0.75, 0.5, 0.25, 0.0]
-    >>> Grid.from_bytes(Grid.even(5).to_bytes()) == Grid.even(5)
-    True
     """
 
     kind: Kind
@@ -94,24 +91,6 @@ class Grid(msgspec.Struct, frozen=True, cache_hash=True, array_like=True, forbid
         """
         listed = tuple(float(point) + 0.0 for point in points)  # + 0.0 makes one zero of two
         return cls(kind="explicit", size=len(listed), scores="any", listed=listed)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Grid:
-        """Read what `to_bytes` wrote; a `ConfigError` says why not."""
-        try:
-            return msgspec.msgpack.decode(data, type=cls)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise GridError(
-                f"These bytes do not describe decision points ({error}). Ask the sender for the round again."
-            ) from error
-
-    def to_bytes(self) -> bytes:
-        """Describe the grid canonically: equal grids give equal bytes, different grids different ones."""
-        return msgspec.msgpack.encode(self)
-
-    def fingerprint(self) -> str:
-        """Return the SHA-256 of the description, in hexadecimal."""
-        return hashlib.sha256(self.to_bytes()).hexdigest()
 
     @property
     def points(self) -> NDArray[np.float64]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from fheval.counting.chunks import Place
+from fheval.counting.chunks import Column, Place
 from fheval.counting.columns import ColumnChunk, Wanted, find_columns
 from fheval.errors import InputError
 
@@ -55,17 +53,13 @@ def parquet_columns(path: Path, wanted: Sequence[Wanted]) -> Iterator[ColumnChun
         except _UNREADABLE as error:
             raise _unreadable(file, error) from error
         columns = zip(frame, places, wanted, strict=True)
-        yield ColumnChunk(tuple((_array(*each, first_row), each[1]) for each in columns), first_row)
+        yield ColumnChunk(tuple(_column(*each, first_row) for each in columns), first_row)
 
 
 def _chosen(place: Place, wanted: Wanted, dtype: pl.DataType) -> pl.Expr:
-    if wanted.kind == "text":
-        return pl.col(str(place.column)).cast(pl.String)
-    return _numeric(place, dtype)
-
-
-def _numeric(place: Place, dtype: pl.DataType) -> pl.Expr:
     column = pl.col(str(place.column))
+    if wanted.kind == "text":
+        return column.cast(pl.String)
     if isinstance(dtype, _PLAIN):
         return column
     if dtype.is_numeric():
@@ -76,13 +70,13 @@ def _numeric(place: Place, dtype: pl.DataType) -> pl.Expr:
     )
 
 
-def _array(series: pl.Series, place: Place, wanted: Wanted, first_row: int) -> NDArray[Any]:
+def _column(series: pl.Series, place: Place, wanted: Wanted, first_row: int) -> Column:
     if wanted.kind == "text":
-        return np.asarray(series.fill_null("").to_list(), dtype=np.str_)
+        return Column(np.asarray(series.fill_null("").to_list(), dtype=np.str_), place)
     if series.null_count():
         row = int(series.is_null().arg_max() or 0)
         raise InputError(f"{place.at(first_row + row)}: the value is missing. Correct it or leave the row out.")
-    return series.to_numpy()
+    return Column(series.to_numpy(), place)
 
 
 def _unreadable(file: str, error: BaseException) -> InputError:

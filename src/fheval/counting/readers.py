@@ -13,7 +13,7 @@ belonging to row i of the other. Labels are 0 or 1: integers, floats or booleans
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fheval.counting.chunks import Chunk, Place, first_bad_label, first_bad_score
+from fheval.counting.chunks import Chunk, Place
 from fheval.counting.columns import ColumnChunk, Wanted, label_and_score
 from fheval.counting.counts import Counts, count_chunks
 from fheval.counting.delimited import csv_columns, text_column, text_columns
@@ -40,7 +40,6 @@ _READERS: dict[str, Callable[[Path, Sequence[Wanted]], Iterator[ColumnChunk]]] =
     ".npy": npy_columns,
     ".txt": text_columns,
 }
-Arrays = tuple[NDArray[np.uint8], NDArray[np.float64]]
 
 
 def count_file(
@@ -55,28 +54,26 @@ def count_file(
     return count_chunks(chunks, decision_points, source=str(path))
 
 
-def count_pair(labels_path: FilePath, scores_path: FilePath, decision_points: int | Grid = 1000) -> Counts:
-    """Count one party's labels and scores from two files of one number a row."""
-    chunks = read_pair_chunks(labels_path, scores_path)
-    return count_chunks(chunks, decision_points, source=_both(labels_path, scores_path))
-
-
-def read_arrays(
-    path: FilePath,
-    decision_points: int | Grid | None = None,
-    *,
-    label_column: str | None = None,
-    score_column: str | None = None,
-) -> Arrays:
-    """Read a whole file into checked arrays; with decision points, scores must suit them, else be finite."""
-    chunks = read_chunks(path, label_column=label_column, score_column=score_column)
-    return _gather(chunks, decision_points, str(path))
-
-
-def read_pair(labels_path: FilePath, scores_path: FilePath, decision_points: int | Grid | None = None) -> Arrays:
-    """Read a pair of files into checked arrays; scores as for `read_arrays`."""
-    chunks = read_pair_chunks(labels_path, scores_path)
-    return _gather(chunks, decision_points, _both(labels_path, scores_path))
+def read_pair(
+    labels_path: FilePath, scores_path: FilePath, decision_points: int | Grid | None = None
+) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
+    """Read a file of labels and a file of scores; with decision points, scores must suit them, else be finite."""
+    labels_file, scores_file = _existing(labels_path), _existing(scores_path)
+    labels, scores = _column(labels_file, labels=True), _column(scores_file, labels=False)
+    if len(labels) != len(scores):
+        raise InputError(
+            f"{labels_file} has {len(labels):,} rows and {scores_file} has {len(scores):,}. "
+            "Give one label for each score."
+        )
+    if not len(labels):
+        raise InputError(f"{labels_file} and {scores_file}: there are no rows. Give at least one label and score.")
+    # Two explicit points accept every finite score.
+    grid = Grid.explicit([1.0, 0.0]) if decision_points is None else as_grid(decision_points)
+    first_line = 1 if labels_file.suffix.lower() == scores_file.suffix.lower() == ".txt" else None
+    chunk = Chunk(labels, scores, 0, first_line, Place(str(labels_file)), Place(str(scores_file)))
+    numbers = scores.astype(np.float64, copy=False)
+    chunk.check(numbers, grid.score_range)
+    return labels.astype(np.uint8), numbers
 
 
 def read_chunks(path: FilePath, *, label_column: str | None = None, score_column: str | None = None) -> Iterator[Chunk]:
@@ -94,84 +91,15 @@ def read_columns(path: FilePath, wanted: Sequence[Wanted]) -> Iterator[ColumnChu
     raise InputError(f"{file}: unknown kind of file {ending!r}. Use .csv, .tsv, .parquet, .pq, .npy or .txt.")
 
 
-def read_pair_chunks(labels_path: FilePath, scores_path: FilePath) -> Iterator[Chunk]:
-    """Iterate over the rows of a file of labels and a file of scores, side by side."""
-    labels_file, scores_file = _existing(labels_path), _existing(scores_path)
-    labels = _Stream(_column(labels_file, labels=True))
-    scores = _Stream(_column(scores_file, labels=False))
-    places = Place(str(labels_file)), Place(str(scores_file))
-    in_lines = labels_file.suffix.lower() == scores_file.suffix.lower() == ".txt"
-    return _side_by_side(labels, scores, places, in_lines)
-
-
-def _side_by_side(labels: _Stream, scores: _Stream, places: tuple[Place, Place], in_lines: bool) -> Iterator[Chunk]:
-    row = 0
-    while rows := min(labels.ready(), scores.ready()):
-        yield Chunk(labels.take(rows), scores.take(rows), row, row + 1 if in_lines else None, *places)
-        row += rows
-    if labels.ready() or scores.ready():
-        raise InputError(
-            f"{places[0].file} has {row + labels.count_rest():,} rows and {places[1].file} has "
-            f"{row + scores.count_rest():,}. Give one label for each score."
-        )
-
-
-class _Stream:
-    """A column in pieces, taken in pieces of another size."""
-
-    def __init__(self, pieces: Iterator[NDArray[Any]]) -> None:
-        self._pieces = pieces
-        self._piece: NDArray[Any] = np.empty(0)
-
-    def ready(self) -> int:
-        """Return how many rows can be taken at once; 0 only at the end."""
-        while not len(self._piece):
-            following = next(self._pieces, None)
-            if following is None:
-                break
-            self._piece = following
-        return len(self._piece)
-
-    def take(self, rows: int) -> NDArray[Any]:
-        taken, self._piece = self._piece[:rows], self._piece[rows:]
-        return taken
-
-    def count_rest(self) -> int:
-        rest = len(self._piece) + sum(len(piece) for piece in self._pieces)
-        self._piece = self._piece[:0]
-        return rest
-
-
-def _column(file: Path, *, labels: bool) -> Iterator[NDArray[Any]]:
+def _column(file: Path, *, labels: bool) -> NDArray[Any]:
     ending = file.suffix.lower()
-    if ending == ".npy":
-        return npy_column(file)
-    if ending == ".txt":
-        return text_column(file, labels=labels)
-    raise InputError(
-        f"{file}: a file of {'labels' if labels else 'scores'} alone must be .txt or .npy, not {ending!r}. "
-        "Use a CSV or Parquet file with both columns instead."
-    )
-
-
-def _gather(chunks: Iterable[Chunk], decision_points: int | Grid | None, source: str) -> Arrays:
-    # Two explicit points accept every finite score.
-    grid = Grid.explicit([1.0, 0.0]) if decision_points is None else as_grid(decision_points)
-    checked = [_checked(chunk, grid) for chunk in chunks]
-    if not sum(len(labels) for labels, _ in checked):
-        raise InputError(f"{source}: there are no rows. Give at least one label and score.")
-    return np.concatenate([labels for labels, _ in checked]), np.concatenate([scores for _, scores in checked])
-
-
-def _checked(chunk: Chunk, grid: Grid) -> Arrays:
-    bad = first_bad_label(chunk.labels)
-    if bad is not None:
-        raise chunk.refuse_label(bad)
-    scores = np.asarray(chunk.scores, dtype=np.float64)
-    bad = first_bad_score(scores, grid.score_range)
-    if bad is not None:
-        raise chunk.refuse_score(bad)
-    return chunk.labels.astype(np.uint8), scores
+    if ending not in (".npy", ".txt"):
+        raise InputError(
+            f"{file}: a file of {'labels' if labels else 'scores'} alone must be .txt or .npy, not {ending!r}. "
+            "Use a CSV or Parquet file with both columns instead."
+        )
+    pieces = list(npy_column(file) if ending == ".npy" else text_column(file, labels=labels))
+    return np.concatenate(pieces) if pieces else np.empty(0)
 
 
 def _existing(path: FilePath) -> Path:
@@ -182,7 +110,3 @@ def _existing(path: FilePath) -> Path:
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"{file}: cannot be opened ({reason}). Check the path and its permissions.") from error
-
-
-def _both(labels_path: FilePath, scores_path: FilePath) -> str:
-    return f"{labels_path} and {scores_path}"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fheval.counting.chunks import Place, numeric_array
+from fheval.counting.chunks import Column, Place, numeric_array
 from fheval.errors import InputError
 
 # Text or numbers; None and NaN stand for a missing name.
@@ -21,14 +21,6 @@ Names = ArrayLike | Sequence[object]
 
 # The name of the only model where models are not told apart.
 UNNAMED = ""
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Column:
-    """The values of one column, unchecked, and where they come from."""
-
-    values: NDArray[Any]
-    place: Place
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -72,24 +64,17 @@ class Table:
             groups=None if groups is None else Column(_names(groups, source, "groups"), Place(source, "groups")),
             clusters=None if clusters is None else Column(_names(clusters, source, "clusters"), Place(source)),
         )
-        table.check_lengths(source or "The data")
+        columns = [("scores", column) for model in table.scores.values() for column in model]
+        for name, column in (*columns, ("groups", table.groups), ("clusters", table.clusters)):
+            if column is not None and len(column.values) != len(table):
+                raise InputError(
+                    f"{source or 'The data'}: {len(table)} labels but {len(column.values)} {name}. "
+                    "Give one of each for every row."
+                )
         return table
 
     def __len__(self) -> int:
         return len(self.labels.values)
-
-    def check_lengths(self, source: str) -> None:
-        """Refuse columns of different lengths."""
-        columns = [column for model in self.scores.values() for column in model]
-        for name, column in (
-            *(("scores", column) for column in columns),
-            ("groups", self.groups),
-            ("clusters", self.clusters),
-        ):
-            if column is not None and len(column.values) != len(self):
-                raise InputError(
-                    f"{source}: {len(self)} labels but {len(column.values)} {name}. Give one of each for every row."
-                )
 
     def rows(self, start: int, stop: int) -> Table:
         """The rows start … stop − 1, without copying them."""
@@ -107,7 +92,7 @@ class Table:
         )
 
     def refuse(self, column: Column, index: int, fault: str) -> InputError:
-        """Make the error for one bad value, named by file, row and column."""
+        """The error for one bad value, named by file, row and column."""
         line = None if self.first_line is None else self.first_line + index
         return InputError(f"{column.place.at(self.first_row + index, line)}: {fault}. Correct it or leave the row out.")
 
@@ -121,10 +106,7 @@ def _one_dimension(values: ArrayLike, source: str | None, name: str) -> NDArray[
 
 def _score_columns(values: ArrayLike, source: str | None, name: str) -> tuple[Column, ...]:
     array = np.asarray(values)
-    if array.ndim == 2:
-        columns: Sequence[NDArray[Any]] = list(array.T)
-    else:
-        columns = [array]
+    columns: list[NDArray[Any]] = list(array.T) if array.ndim == 2 else [array]
     return tuple(
         Column(numeric_array(column, Place(source, name)), Place(source, name if len(columns) == 1 else f"{name}[{i}]"))
         for i, column in enumerate(columns)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fheval.counting.columns import LABEL_NAMES, SCORE_NAMES, ColumnChunk, Wanted
 from fheval.counting.readers import FilePath, read_columns
-from fheval.counting.table import UNNAMED, Column, Table
+from fheval.counting.table import UNNAMED, Table
 from fheval.errors import InputError
 
 
@@ -40,16 +40,12 @@ class TableColumns:
 
     def table(self, chunk: ColumnChunk) -> Table:
         """Put the columns of `wanted` together again."""
-        columns = iter([Column(*each) for each in chunk.columns])
-        labels = next(columns)
-        scores = {model: tuple(next(columns) for _ in self._classes()) for model in self._models()}
-        groups = next(columns) if self.group else None
-        clusters = next(columns) if self.cluster else None
+        columns = iter(chunk.columns)
         return Table(
-            labels=labels,
-            scores=scores,
-            groups=groups,
-            clusters=clusters,
+            labels=next(columns),
+            scores={model: tuple(next(columns) for _ in self._classes()) for model in self._models()},
+            groups=next(columns) if self.group else None,
+            clusters=next(columns) if self.cluster else None,
             first_row=chunk.first_row,
             first_line=chunk.first_line,
         )

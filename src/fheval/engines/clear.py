@@ -6,7 +6,6 @@ so that a protocol which breaks one fails here too. Nothing that a user runs tak
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import msgspec
@@ -34,13 +33,13 @@ class _Codec:
         out[: len(vector)] = vector
         return out
 
-    def pack(self, ciphertext: Ciphertext) -> bytes:
+    def dump(self, ciphertext: Ciphertext) -> bytes:
         payload = ciphertext.handle.astype(self._type).tobytes()
         return container.pack(
             container.CIPHERTEXT, ClearEngine.name, self.parameters, self._key_id, ciphertext.limbs, payload
         )
 
-    def unpack(self, data: bytes) -> Ciphertext:
+    def load(self, data: bytes) -> Ciphertext:
         _, limbs, payload = container.unpack(
             container.CIPHERTEXT, ClearEngine.name, self.parameters, self._key_id, data
         )
@@ -54,11 +53,14 @@ class _Codec:
 
 
 class _KeyHolder(_Codec, KeyHolder):
+    def __init__(self, parameters: Parameters, key_id: bytes, _: memoryview) -> None:
+        super().__init__(parameters, key_id)
+
     def encrypt(self, values: Vector) -> bytes:
-        return self.pack(Ciphertext(self.full(values), self.parameters.limbs))
+        return self.dump(Ciphertext(self.full(values), self.parameters.limbs))
 
     def decrypt(self, data: bytes) -> Vector:
-        vector: Vector = self.unpack(data).handle
+        vector: Vector = self.load(data).handle
         return vector
 
 
@@ -73,12 +75,6 @@ class _Evaluator(_Codec, Evaluator):
     def __init__(self, parameters: Parameters, key_id: bytes, keys: _PublicKeys) -> None:
         super().__init__(parameters, key_id)
         self._keys = keys
-
-    def load(self, data: bytes) -> Ciphertext:
-        return self.unpack(data)
-
-    def dump(self, ciphertext: Ciphertext) -> bytes:
-        return self.pack(ciphertext)
 
     def encrypt(self, values: Vector, like: Ciphertext | None = None) -> Ciphertext:
         limbs = like.limbs if like else self.parameters.limbs
@@ -129,27 +125,16 @@ class _Evaluator(_Codec, Evaluator):
 
 
 class ClearEngine(Engine):
-    """The plaintext twin."""
+    """Encrypts nothing, and refuses what a real engine would."""
 
     name = "clear"
 
     def generate_keys(self, parameters: Parameters) -> Keys:
-        """Make a key id, and a note of the evaluation keys; there is no key."""
-        key_id = os.urandom(container.KEY_ID_BYTES)
-        secret = container.pack(container.SECRET_KEY, self.name, parameters, key_id, 0, b"")
-        keys = msgspec.msgpack.encode(_PublicKeys(parameters.depth > 0, parameters.rotations))
-        public = container.pack(container.PUBLIC_KEYS, self.name, parameters, key_id, 0, keys)
-        return Keys(parameters=parameters, secret=Secret(secret), public=public)
+        """A key id, and a note of the evaluation keys; there is no key."""
+        return container.pack_keys(self.name, parameters, b"", _PublicKeys(parameters.depth > 0, parameters.rotations))
 
     def key_holder(self, parameters: Parameters, secret: Secret[bytes]) -> KeyHolder:
-        """Take the role of a key holder."""
-        key_id, _, _ = container.unpack(container.SECRET_KEY, self.name, parameters, None, secret.reveal())
-        return _KeyHolder(parameters, key_id)
+        return _KeyHolder(parameters, *container.unpack_secret(self.name, parameters, secret))
 
     def evaluator(self, parameters: Parameters, public: bytes) -> Evaluator:
-        """Take the role of an evaluator."""
-        key_id, _, keys = container.unpack(container.PUBLIC_KEYS, self.name, parameters, None, public)
-        try:
-            return _Evaluator(parameters, key_id, msgspec.msgpack.decode(keys, type=_PublicKeys))
-        except msgspec.DecodeError as error:
-            raise EngineError("The public keys are malformed. Ask the leader to send them again.") from error
+        return _Evaluator(parameters, *container.unpack_public(self.name, parameters, public, _PublicKeys))

@@ -7,14 +7,21 @@ every ciphertext was a seventh of the aggregator's work in the paper's protocols
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
 from hashlib import sha256
+from typing import TypeVar
 
+import msgspec
 import numpy as np
 
+from fheval.engines.base import Keys
 from fheval.engines.parameters import Parameters
 from fheval.errors import EngineError
+from fheval.secrets import Secret
+
+P = TypeVar("P", bound=msgspec.Struct)
 
 MAGIC = b"FHEC"
 KEY_ID_BYTES = 8
@@ -25,6 +32,14 @@ HEAD_BYTES = _FIELDS.size + _CHECKSUM.size
 
 CIPHERTEXT, SECRET_KEY, PUBLIC_KEYS = 1, 2, 3
 _NAMES = {CIPHERTEXT: "ciphertext", SECRET_KEY: "secret key", PUBLIC_KEYS: "public keys"}
+
+
+class PublicKeys(msgspec.Struct, frozen=True, array_like=True):
+    """What a library writes for an evaluator; empty where the parameters ask for no such keys."""
+
+    encryption: bytes
+    relinearisation: bytes
+    rotation: bytes
 
 
 def _setting(engine: str, parameters: Parameters) -> bytes:
@@ -67,3 +82,28 @@ def unpack(
     if _checksum(data[: _FIELDS.size], payload) != checksum:
         raise EngineError(f"A {name} arrived damaged or truncated. Ask the sender to send it again.")
     return owner, limbs, payload
+
+
+def pack_keys(engine: str, parameters: Parameters, secret: bytes, public: msgspec.Struct) -> Keys:
+    """A key set under a key id of its own."""
+    key_id = os.urandom(KEY_ID_BYTES)
+    return Keys(
+        parameters=parameters,
+        secret=Secret(pack(SECRET_KEY, engine, parameters, key_id, 0, secret)),
+        public=pack(PUBLIC_KEYS, engine, parameters, key_id, 0, msgspec.msgpack.encode(public)),
+    )
+
+
+def unpack_secret(engine: str, parameters: Parameters, secret: Secret[bytes]) -> tuple[bytes, memoryview]:
+    """Key id and secret key of a key holder."""
+    key_id, _, key = unpack(SECRET_KEY, engine, parameters, None, secret.reveal())
+    return key_id, key
+
+
+def unpack_public(engine: str, parameters: Parameters, public: bytes, kind: type[P]) -> tuple[bytes, P]:
+    """Key id and public keys of an evaluator."""
+    key_id, _, keys = unpack(PUBLIC_KEYS, engine, parameters, None, public)
+    try:
+        return key_id, msgspec.msgpack.decode(keys, type=kind)
+    except msgspec.DecodeError as error:
+        raise EngineError("The public keys are malformed. Ask the leader to send them again.") from error

@@ -21,7 +21,7 @@ class MemoryFile:
         weakref.finalize(self, os.close, self._descriptor)
 
     def written_by(self, save: Callable[[str], object]) -> bytes:
-        """Let `save` write to the path and give back the bytes."""
+        """Let `save` write to the path, and take the bytes out again."""
         os.ftruncate(self._descriptor, 0)
         save(self.path)
         data = os.pread(self._descriptor, os.fstat(self._descriptor).st_size, 0)
@@ -29,7 +29,7 @@ class MemoryFile:
         return data
 
     def holding(self, data: bytes | bytearray | memoryview) -> str:
-        """Fill the file with `data` and give the path to load from."""
+        """Fill the file with `data`, and return the path to load it from."""
         if os.fstat(self._descriptor).st_size != len(data):
             os.ftruncate(self._descriptor, len(data))
         written = 0
@@ -38,5 +38,4 @@ class MemoryFile:
         return self.path
 
     def wipe(self) -> None:
-        """Forget the content."""
         os.ftruncate(self._descriptor, 0)

@@ -69,7 +69,7 @@ class Parameters:
             )
 
     def require_slots(self, needed: int, what: str) -> None:
-        """Refuse, before anyone encrypts, what does not fit."""
+        """Refuse what does not fit into one ciphertext, before anyone encrypts it."""
         if needed > self.slots:
             raise CapacityError(
                 f"{what} needs {needed} slots and a ciphertext has {self.slots}. Use fewer decision points."
@@ -123,5 +123,5 @@ PLAIN_MODULUS_BITS = 46
 
 
 def plain_moduli(count: int) -> tuple[int, ...]:
-    """Give the public primes t_1 … t_k, the largest below 2^46 first."""
+    """The public primes t_1 … t_k, the largest below 2^46 first."""
     return ntt_primes(bits=PLAIN_MODULUS_BITS, order=2 * 8192, count=count)

@@ -6,18 +6,17 @@ residues below their primes), so bytes of an untrusted sender are safe to give t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-import msgspec
 import numpy as np
 import tenseal.sealapi as sealapi
 
 from fheval.engines import base, container
 from fheval.engines.base import Ciphertext, Engine, Evaluator, KeyHolder, Keys, Vector
+from fheval.engines.container import PublicKeys
 from fheval.engines.memory import MemoryFile
 from fheval.engines.parameters import Parameters
 from fheval.errors import EngineError
@@ -79,14 +78,22 @@ class _Setting:
             return np.array(self.encoder.decode_complex(plain), dtype=np.complex128)
         return np.array(self.encoder.decode_uint64(plain), dtype=np.uint64)
 
-    def ciphertext(self, memory: MemoryFile, key_id: bytes, data: bytes) -> Ciphertext:
-        _, limbs, payload = container.unpack(container.CIPHERTEXT, SealEngine.name, self.parameters, key_id, data)
-        handle = self.read(sealapi.Ciphertext(), memory, payload, "ciphertext")
-        if handle.size() != 2 or handle.coeff_modulus_size() != limbs or not self._well_formed(handle):
-            raise EngineError("A ciphertext is not of the form it claims. Ask the sender to send it again.")
-        return Ciphertext(handle, limbs)
 
-    def read(self, empty: Any, memory: MemoryFile, payload: bytes | memoryview, name: str) -> Any:
+@lru_cache(maxsize=64)
+def _setting(parameters: Parameters) -> _Setting:
+    return _Setting(parameters)
+
+
+class _Codec:
+    """What both roles share: keys out of bytes, ciphertexts in and out of them."""
+
+    def __init__(self, parameters: Parameters, key_id: bytes) -> None:
+        self.parameters = parameters
+        self._setting = _setting(parameters)
+        self._key_id = key_id
+        self._memory = MemoryFile()
+
+    def read(self, empty: Any, payload: bytes | memoryview, name: str) -> Any:
         """Let SEAL load one object, of which the bytes hold neither less nor more."""
         told = int.from_bytes(payload[_SIZE_FIELD], "little")
         if told != len(payload):
@@ -94,34 +101,33 @@ class _Setting:
                 f"A {name} of {len(payload)} bytes says that it has {told}. Ask the sender to send it again."
             )
         try:
-            empty.load(self.context, memory.holding(payload))
+            empty.load(self._setting.context, self._memory.holding(payload))
         except _REFUSALS as error:
             raise EngineError(f"SEAL cannot read this {name} ({error}). Ask the sender to send it again.") from error
         return empty
 
-    def _well_formed(self, handle: Any) -> bool:
-        """What SEAL's own validation leaves open: whether it is in NTT form, and the scale, which the sender states."""
-        return handle.is_ntt_form() == self.ckks and (not self.ckks or 0.5 < handle.scale / self.scale < 2)
+    def load(self, data: bytes) -> Ciphertext:
+        _, limbs, payload = container.unpack(container.CIPHERTEXT, SealEngine.name, self.parameters, self._key_id, data)
+        handle, ckks = self.read(sealapi.Ciphertext(), payload, "ciphertext"), self._setting.ckks
+        formed = handle.size() == 2 and handle.coeff_modulus_size() == limbs
+        # What SEAL's own validation leaves open: whether it is in NTT form, and the scale, which the sender states.
+        formed = formed and handle.is_ntt_form() == ckks
+        if not formed or (ckks and not 0.5 < handle.scale / self._setting.scale < 2):
+            raise EngineError("A ciphertext is not of the form it claims. Ask the sender to send it again.")
+        return Ciphertext(handle, limbs)
 
-    def pack(self, memory: MemoryFile, key_id: bytes, handle: Any) -> bytes:
-        payload = memory.written_by(handle.save)
-        limbs = handle.coeff_modulus_size()
-        return container.pack(container.CIPHERTEXT, SealEngine.name, self.parameters, key_id, limbs, payload)
+    def dump(self, ciphertext: Ciphertext) -> bytes:
+        payload = self._memory.written_by(ciphertext.handle.save)
+        return container.pack(
+            container.CIPHERTEXT, SealEngine.name, self.parameters, self._key_id, ciphertext.limbs, payload
+        )
 
 
-@lru_cache(maxsize=64)
-def _setting(parameters: Parameters) -> _Setting:
-    return _Setting(parameters)
-
-
-class _KeyHolder(KeyHolder):
+class _KeyHolder(_Codec, KeyHolder):
     def __init__(self, parameters: Parameters, key_id: bytes, secret: memoryview) -> None:
-        self.parameters = parameters
-        self._setting = _setting(parameters)
-        self._key_id = key_id
-        self._memory = MemoryFile()
+        super().__init__(parameters, key_id)
         try:
-            key = self._setting.read(sealapi.SecretKey(), self._memory, secret, "secret key")
+            key = self.read(sealapi.SecretKey(), secret, "secret key")
         finally:
             self._memory.wipe()
         self._encryptor = sealapi.Encryptor(self._setting.context, key)
@@ -131,54 +137,35 @@ class _KeyHolder(KeyHolder):
         handle = sealapi.Ciphertext()
         with _refusals("to encrypt"):
             self._encryptor.encrypt_symmetric(self._setting.encode(values), handle)
-        return self._setting.pack(self._memory, self._key_id, handle)
+        return self.dump(_wrap(handle))
 
     def decrypt(self, data: bytes) -> Vector:
-        ciphertext = self._setting.ciphertext(self._memory, self._key_id, data)
-        plain = sealapi.Plaintext()
+        handle, plain = self.load(data).handle, sealapi.Plaintext()
         with _refusals("to decrypt"):
-            self._decryptor.decrypt(ciphertext.handle, plain)
+            self._decryptor.decrypt(handle, plain)
             return self._setting.decode(plain)
 
 
-class _PublicKeys(msgspec.Struct, frozen=True, array_like=True):
-    encryption: bytes
-    relinearisation: bytes
-    rotation: bytes
-
-
-class _Evaluator(Evaluator):
-    def __init__(self, parameters: Parameters, key_id: bytes, keys: _PublicKeys) -> None:
-        self.parameters = parameters
-        self._setting = _setting(parameters)
-        self._key_id = key_id
-        self._memory = MemoryFile()
+class _Evaluator(_Codec, Evaluator):
+    def __init__(self, parameters: Parameters, key_id: bytes, keys: PublicKeys) -> None:
+        super().__init__(parameters, key_id)
         self._seal = sealapi.Evaluator(self._setting.context)
-        self._encryptor = sealapi.Encryptor(self._setting.context, self._key(sealapi.PublicKey(), keys.encryption))
+        key = self.read(sealapi.PublicKey(), keys.encryption, "public key")
+        self._encryptor = sealapi.Encryptor(self._setting.context, key)
         self._relinearisation = self._rotation = None
         if keys.relinearisation:
-            self._relinearisation = self._key(sealapi.RelinKeys(), keys.relinearisation)
+            self._relinearisation = self.read(sealapi.RelinKeys(), keys.relinearisation, "public key")
         if keys.rotation:
-            self._rotation = self._key(sealapi.GaloisKeys(), keys.rotation)
-
-    def _key(self, empty: Any, data: bytes) -> Any:
-        return self._setting.read(empty, self._memory, data, "public key")
-
-    def load(self, data: bytes) -> Ciphertext:
-        return self._setting.ciphertext(self._memory, self._key_id, data)
-
-    def dump(self, ciphertext: Ciphertext) -> bytes:
-        return self._setting.pack(self._memory, self._key_id, ciphertext.handle)
+            self._rotation = self.read(sealapi.GaloisKeys(), keys.rotation, "public key")
 
     def encrypt(self, values: Vector, like: Ciphertext | None = None) -> Ciphertext:
         handle = sealapi.Ciphertext()
-        if like is None:
-            self._encryptor.encrypt(self._setting.encode(values), handle)
-        elif self._setting.ckks:
+        if like is not None and self._setting.ckks:
             self._encryptor.encrypt(self._setting.encode(values, like.handle, like.handle.scale), handle)
         else:
             self._encryptor.encrypt(self._setting.encode(values), handle)
-            self._seal.mod_switch_to_inplace(handle, like.handle.parms_id())
+            if like is not None:
+                self._seal.mod_switch_to_inplace(handle, like.handle.parms_id())
         return _wrap(handle)
 
     def add(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
@@ -263,12 +250,11 @@ def _wrap(handle: Any) -> Ciphertext:
 
 
 class SealEngine(Engine):
-    """Microsoft SEAL."""
+    """Microsoft SEAL, with evaluation keys that are saved as seeds, at half their size."""
 
     name = "seal"
 
     def generate_keys(self, parameters: Parameters) -> Keys:
-        """Make a key set; evaluation keys are saved with seeds, at half their size."""
         memory = MemoryFile()
         generator = sealapi.KeyGenerator(_setting(parameters).context)
         relinearisation = rotation = b""
@@ -279,26 +265,12 @@ class SealEngine(Engine):
             rotation = memory.written_by(generator.create_galois_keys(elements).save)
         encryption = sealapi.PublicKey()
         generator.create_public_key(encryption)
-        public = _PublicKeys(memory.written_by(encryption.save), relinearisation, rotation)
+        public = PublicKeys(memory.written_by(encryption.save), relinearisation, rotation)
         secret = memory.written_by(generator.secret_key().save)
-        key_id = os.urandom(container.KEY_ID_BYTES)
-        return Keys(
-            parameters=parameters,
-            secret=Secret(container.pack(container.SECRET_KEY, self.name, parameters, key_id, 0, secret)),
-            public=container.pack(
-                container.PUBLIC_KEYS, self.name, parameters, key_id, 0, msgspec.msgpack.encode(public)
-            ),
-        )
+        return container.pack_keys(self.name, parameters, secret, public)
 
     def key_holder(self, parameters: Parameters, secret: Secret[bytes]) -> KeyHolder:
-        """Take the role of a key holder."""
-        key_id, _, key = container.unpack(container.SECRET_KEY, self.name, parameters, None, secret.reveal())
-        return _KeyHolder(parameters, key_id, key)
+        return _KeyHolder(parameters, *container.unpack_secret(self.name, parameters, secret))
 
     def evaluator(self, parameters: Parameters, public: bytes) -> Evaluator:
-        """Take the role of an evaluator."""
-        key_id, _, keys = container.unpack(container.PUBLIC_KEYS, self.name, parameters, None, public)
-        try:
-            return _Evaluator(parameters, key_id, msgspec.msgpack.decode(keys, type=_PublicKeys))
-        except msgspec.DecodeError as error:
-            raise EngineError("The public keys are malformed. Ask the leader to send them again.") from error
+        return _Evaluator(parameters, *container.unpack_public(self.name, parameters, public, PublicKeys))

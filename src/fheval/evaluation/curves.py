@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import mul
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fheval.counting import Grid
 from fheval.errors import UndefinedMetric
-from fheval.metrics.fixed_point import Integers
+from fheval.metrics.fixed_point import Floats, Integers
 from fheval.metrics.statistics import CALIBRATION_BINS, PROBABILITY_BITS, BinCounts
 from fheval.study import Slice, Study
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +37,8 @@ class Curve:
 
     def precision_recall(self) -> tuple[Floats, Floats]:
         """Precision and recall at every decision point but those that call nobody positive, highest first."""
-        self._require_positives("The precision-recall curve")
+        if not self.tp[-1]:
+            raise UndefinedMetric("The precision-recall curve is undefined: no sample is positive.")
         called = self.tp + self.fp
         some = called > 0
         return self.tp[some] / called[some], self.tp[some] / self.tp[-1]
@@ -54,12 +53,9 @@ class Curve:
         return means, positives[some] / samples[some], samples[some]
 
     def auc(self) -> float:
-        """The area under the ROC curve."""
         self._require_classes("auc")
-        numerator = sum(
-            int(a + b) * int(d) for a, b, d in zip(self.tp[1:], self.tp[:-1], np.diff(self.fp), strict=True)
-        )
-        return numerator / (2 * int(self.tp[-1]) * int(self.fp[-1]))
+        t, f = (self.tp[1:] + self.tp[:-1]).tolist(), np.diff(self.fp).tolist()
+        return float(sum(map(mul, t, f)) / (2 * int(self.tp[-1]) * int(self.fp[-1])))
 
     def average_precision(self) -> float:
         """Σ_n (R_n − R_{n−1})·P_n."""
@@ -91,10 +87,6 @@ class Curve:
                 "sum_of_probabilities": (units / (1 << PROBABILITY_BITS)).tolist(),
             }
         return fields
-
-    def _require_positives(self, what: str) -> None:
-        if not self.tp[-1]:
-            raise UndefinedMetric(f"{what} is undefined: no sample is positive.")
 
     def _require_classes(self, what: str) -> None:
         if not self.tp[-1] or not self.fp[-1]:

@@ -8,7 +8,7 @@ from flwr.serverapp import Grid
 
 from fheval.aggregator.round_in_play import Exchange
 from fheval.errors import RemoteProtocolError
-from fheval.flower.exchange import FlowerPost, connected, online
+from fheval.flower.exchange import FlowerExchange, connected, online
 from fheval.flower.state import Registry
 from fheval.party.context import read_reply
 from fheval.party.messages import Hello, request
@@ -35,7 +35,7 @@ def _asked(grid: Grid, members: Sequence[str], *, patience: float, timeout: floa
     hello = request(Stage.HELLO, Hello(challenge=SystemRandomness().draw(_CHALLENGE_BYTES)))
     asked = Exchange(stage=Stage.HELLO, round="names", requests=dict.fromkeys(nodes, hello))
     found: dict[str, int] = {}
-    for node, reply in FlowerPost(grid, nodes, timeout)(asked).items():
+    for node, reply in FlowerExchange(grid, nodes, timeout)(asked).items():
         try:
             name = read_reply(reply, node).sender
         except RemoteProtocolError:

@@ -15,7 +15,7 @@ from fheval.consortium import load_aggregator_kit
 from fheval.engines import load_engine
 from fheval.errors import ConfigError, FhevalError
 from fheval.flower.addresses import addresses
-from fheval.flower.exchange import FlowerPost
+from fheval.flower.exchange import FlowerExchange
 from fheval.flower.orders import (
     Failure,
     Order,
@@ -58,14 +58,14 @@ def carry_out(grid: Grid, state: State, order: Order) -> Summary:
     nodes = addresses(grid, state.read_registry(), order.members, patience=order.patience, timeout=order.timeout)
     engine = load_engine(order.engine)
     study = Study.from_bytes(order.study)
-    post = FlowerPost(grid, nodes, order.timeout)
+    post = FlowerExchange(grid, nodes, order.timeout)
     keys = kept_keys(state, policy=policy.hash())
     report = drive(conduct(study, sorted(nodes), policy, engine, SystemRandomness(), keys=keys), post)
     keep_keys(state, report.keys, policy=policy.hash())
     return summarise(order, report, post, decision_points=len(study.grid), seconds=time.monotonic() - start)
 
 
-def summarise(order: Order, report: Report, post: FlowerPost, *, decision_points: int, seconds: float) -> Summary:
+def summarise(order: Order, report: Report, post: FlowerExchange, *, decision_points: int, seconds: float) -> Summary:
     """What the operator is told: who took part, how long it took, how much was sent."""
     return Summary(
         round=report.round.id,

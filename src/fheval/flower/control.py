@@ -34,12 +34,10 @@ class RunStatus:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing will change any more."""
         return self.text.startswith("finished")
 
     @property
     def well(self) -> bool:
-        """Whether it ended as it should."""
         return self.text == "finished:completed"
 
 
@@ -55,7 +53,7 @@ class Control:
         (state.flower_home / "config.toml").write_text(config, encoding="utf-8")
 
     def register(self, keys: Sequence[Path]) -> Iterator[int]:
-        """Register SuperNodes' public keys; gives their numbers, as far as it goes well."""
+        """Register SuperNodes' public keys; yields the number of each, up to the first that is refused."""
         answers = self._ask_all([["supernode", "register", str(key), _CONNECTION] for key in keys])
         try:
             for answer in answers:
@@ -69,21 +67,19 @@ class Control:
             ) from error
 
     def unregister(self, node: int) -> None:
-        """Forget a SuperNode."""
         self._ask("supernode", "unregister", str(node), _CONNECTION)
 
     def start(self, app: Path, settings: Mapping[str, str]) -> int:
-        """Start an app and give the number of its run."""
+        """Start an app, and return the number of its run."""
         pairs = " ".join(f"{name}={json.dumps(value)}" for name, value in settings.items())
         return int(self._ask("run", str(app), _CONNECTION, "--run-config", pairs)["run-id"])
 
     def status(self, run: int) -> RunStatus:
-        """Say how a run stands. `flwr run --stream` would exit with 0 even after the app failed."""
+        # `flwr run --stream` would exit with 0 even after the app failed.
         (found,) = self._ask("list", _CONNECTION, "--run-id", str(run))["runs"]
         return RunStatus(found["status"])
 
     def stop(self, run: int) -> None:
-        """Stop a run."""
         self._ask("stop", str(run), _CONNECTION)
 
     def _ask(self, *arguments: str) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def require_flower() -> None:
 
 
 def flower_program(name: str) -> str:
-    """Give the path of one of Flower's programs, or say how to install them."""
+    """The path of one of Flower's programs; a `ConfigError` says how to install them."""
     found = shutil.which(name, path=str(_programs()))
     if found is None:
         raise ConfigError(

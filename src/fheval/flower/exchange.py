@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from itertools import islice
 
 from flwr.app import Message
@@ -21,7 +22,7 @@ _LOOK_EVERY = 0.2
 _LONGER = 600.0
 
 
-class FlowerPost:
+class FlowerExchange:
     """Carries exchanges to the members' SuperNodes, and notes how long each took and how much was sent.
 
     `nodes` says where to send; who has answered, only the signature in the reply tells.
@@ -37,7 +38,7 @@ class FlowerPost:
         self.exchanges = 0
 
     def __call__(self, exchange: Exchange) -> dict[str, bytes]:
-        """Send an exchange and give the replies that came in time; whoever is missing has dropped out."""
+        """Send an exchange and return the replies that came in time; whoever is missing has dropped out."""
         start = time.monotonic()
         requests = {name: data for name, data in exchange.requests.items() if name in self._nodes}
         waiting = self._push(requests, f"{exchange.round[:8]}-{exchange.stage.value}")
@@ -49,7 +50,7 @@ class FlowerPost:
         return replies
 
     def _push(self, requests: Mapping[str, bytes], group: str) -> dict[str, str]:
-        """Send; gives the member behind each message's id."""
+        """Send the requests, and return whose reply each message id stands for."""
         waiting: dict[str, str] = {}
         left = iter(requests.items())
         while batch := list(islice(left, _AT_ONCE)):
@@ -73,21 +74,13 @@ class FlowerPost:
         while waiting and time.monotonic() < deadline:
             for message in self._grid.pull_messages(list(waiting)):
                 name = waiting.pop(message.metadata.reply_to_message_id, None)
-                if name is not None:
-                    replies |= _good(name, message)
+                if name is not None and message.has_content():
+                    # Anything but bytes of ours counts as no reply, as an error does.
+                    with suppress(RemoteProtocolError):
+                        replies[name] = unpack(message.content, sender=name)
             if waiting:
                 time.sleep(_LOOK_EVERY)
         return replies
-
-
-def _good(name: str, message: Message) -> dict[str, bytes]:
-    """The bytes of a good reply; an error, or anything else, is none."""
-    if not message.has_content():
-        return {}
-    try:
-        return {name: unpack(message.content, sender=name)}
-    except RemoteProtocolError:
-        return {}
 
 
 def online(grid: Grid, wanted: Iterable[int], patience: float) -> frozenset[int]:

@@ -77,7 +77,6 @@ class Gate:
             writer.close()
 
     def hang_up(self) -> None:
-        """End all conversations."""
         for writer in tuple(self._members):
             writer.transport.abort()
 

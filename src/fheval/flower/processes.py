@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,16 +35,13 @@ class Process:
         return None if fields[0] == "Z" else cls(pid, fields[19])
 
     def lives(self) -> bool:
-        """Whether it is still the same process and has not ended."""
         return Process.of(self.pid) == self
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal, unless it has ended."""
         if self.lives():
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
-            except ProcessLookupError:
-                return
 
 
 def descendants(pid: int) -> Iterator[Process]:
@@ -67,21 +64,16 @@ class Child:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         # A session of its own: a Ctrl-C in the terminal reaches us alone, and we end it in order.
         self._process = subprocess.Popen(  # noqa: S603 (the program is one of Flower's own, found by its full path)
-            command,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=_STANDARD_ERROR,
-            start_new_session=True,
+            command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=_STANDARD_ERROR, start_new_session=True
         )
         self._family: list[Process] = []
 
     @property
     def pid(self) -> int:
-        """Give its process id."""
         return self._process.pid
 
     def status(self) -> int | None:
-        """Give its exit status; None while it runs. Ask now and then, so that its children are known when it ends."""
+        """Its exit status; None while it runs. Ask now and then, so that its children are known when it ends."""
         self._family = [one for one in self._family if one.lives()]
         self._family += [one for one in descendants(self.pid) if one not in self._family]
         return self._process.poll()
@@ -127,7 +119,7 @@ def interrupted_by_sigterm() -> Iterator[None]:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Give a port that nobody listens on at this moment."""
+    """A port that nobody listens on at this moment."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]

@@ -11,16 +11,18 @@ from pathlib import Path
 from flwr.app import Context
 
 from fheval.errors import ConfigError
+from fheval.flower import VAULT_SOCKET
 from fheval.flower.relay import make_app
-from fheval.flower.supernode import SOCKET
 from fheval.party.client import ask
 
 
 def to_socket(context: Context, request: bytes) -> bytes:
     """The door of a deployment: the Unix socket that the SuperNode was told of."""
-    socket = context.node_config.get(SOCKET)
+    socket = context.node_config.get(VAULT_SOCKET)
     if not isinstance(socket, str):
-        raise ConfigError(f"The SuperNode does not know its vault. Start it with --node-config '{SOCKET}=\"SOCKET\"'.")
+        raise ConfigError(
+            f"The SuperNode does not know its vault. Start it with --node-config '{VAULT_SOCKET}=\"SOCKET\"'."
+        )
     return ask(Path(socket), request)
 
 

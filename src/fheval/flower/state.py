@@ -10,7 +10,6 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -58,11 +57,23 @@ class Registry(msgspec.Struct, frozen=True, kw_only=True):
     members: dict[str, Registered] = {}
 
 
-@dataclass(frozen=True, slots=True)
 class State:
-    """The directory and the names of everything in it."""
+    """A state directory, opened with `State.at`, and where everything in it lies."""
 
-    directory: Path
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        # What Flower uses in place of ~/.flwr, and SuperLink's own database.
+        self.flower_home = directory / "flwr"
+        self.database = directory / "superlink.db"
+        # What SuperLink shows on loopback, its key, and the certificate that vouches for it.
+        self.inside_certificate = directory / "inside" / "server.pem"
+        self.inside_key = directory / "inside" / "server.key"
+        self.inside_authority = directory / "inside" / "authority.pem"
+        # What later rounds may use again of an earlier one's set-up.
+        self.keys = directory / "keys"
+        self._rounds = directory / "rounds"
+        self._running = directory / "running.json"
+        self._registry = directory / "registry.json"
 
     @classmethod
     def at(cls, directory: Path) -> State:
@@ -70,47 +81,18 @@ class State:
         directory = directory.absolute()
         directory.mkdir(parents=True, mode=0o700, exist_ok=True)
         check_private_directory(directory)
-        private_subdirectory(directory / "flwr")
-        private_subdirectory(directory / "rounds")
-        return cls(directory)
-
-    @property
-    def flower_home(self) -> Path:
-        """Give the directory that Flower uses instead of ~/.flwr."""
-        return self.directory / "flwr"
-
-    @property
-    def database(self) -> Path:
-        """Give SuperLink's own database."""
-        return self.directory / "superlink.db"
-
-    @property
-    def inside_certificate(self) -> Path:
-        """Give the certificate that SuperLink shows on loopback."""
-        return self.directory / "inside" / "server.pem"
-
-    @property
-    def inside_key(self) -> Path:
-        """Give that certificate's key."""
-        return self.directory / "inside" / "server.key"
-
-    @property
-    def inside_authority(self) -> Path:
-        """Give the certificate that vouches for the one inside."""
-        return self.directory / "inside" / "authority.pem"
-
-    @property
-    def keys(self) -> Path:
-        """Give the file of what later rounds may use of an earlier one's set-up."""
-        return self.directory / "keys"
+        state = cls(directory)
+        private_subdirectory(state.flower_home)
+        private_subdirectory(state._rounds)
+        return state
 
     def request(self, name: str) -> Path:
-        """Give the file in which `evaluate` tells the ServerApp what to do."""
-        return self.directory / "rounds" / f"{name}.request"
+        """The file in which `evaluate` tells the ServerApp what to do."""
+        return self._rounds / f"{name}.request"
 
     def outcome(self, name: str) -> Path:
-        """Give the file in which the ServerApp tells `evaluate` how it went."""
-        return self.directory / "rounds" / f"{name}.outcome"
+        """The file in which the ServerApp tells `evaluate` how it went."""
+        return self._rounds / f"{name}.outcome"
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -128,16 +110,14 @@ class State:
             os.close(descriptor)
 
     def write_running(self, running: Running) -> None:
-        """Tell other commands where this SuperLink is."""
-        replace_public(self.directory / "running.json", msgspec.json.encode(running))
+        replace_public(self._running, msgspec.json.encode(running))
 
     def forget_running(self) -> None:
-        """Tell other commands that there is none."""
-        (self.directory / "running.json").unlink(missing_ok=True)
+        self._running.unlink(missing_ok=True)
 
     def read_running(self) -> Running:
         """Find the SuperLink that was started in this directory."""
-        found = self._read("running.json", Running)
+        found = self._read(self._running, Running)
         if found is None:
             raise ConfigError(
                 f"No aggregator is up in {self.directory}. Start one: fheval aggregator up --state {self.directory} …"
@@ -145,15 +125,12 @@ class State:
         return found
 
     def write_registry(self, registry: Registry) -> None:
-        """Keep the numbers of the members' SuperNodes."""
-        replace_public(self.directory / "registry.json", msgspec.json.encode(registry))
+        replace_public(self._registry, msgspec.json.encode(registry))
 
     def read_registry(self) -> Registry:
-        """Give the numbers of the members' SuperNodes."""
-        return self._read("registry.json", Registry) or Registry()
+        return self._read(self._registry, Registry) or Registry()
 
-    def _read(self, name: str, kind: type[T]) -> T | None:
-        path = self.directory / name
+    def _read(self, path: Path, kind: type[T]) -> T | None:
         try:
             return msgspec.json.decode(path.read_bytes(), type=kind)
         except FileNotFoundError:
@@ -169,15 +146,8 @@ class State:
         private_subdirectory(self.inside_key.parent)
         authority_key, server_key = Ed25519PrivateKey.generate(), new_server_key()
         authority = authority_certificate("inside", authority_key, now=now, days=_INSIDE_DAYS)
-        server = issue_server(
-            authority,
-            Secret(authority_key),
-            "superlink",
-            server_key.reveal().public_key(),
-            [LOOPBACK],
-            now=now,
-            days=_INSIDE_DAYS,
-        )
+        public, hosts = server_key.reveal().public_key(), [LOOPBACK]
+        server = issue_server(authority, Secret(authority_key), "superlink", public, hosts, now=now, days=_INSIDE_DAYS)
         write_secret(self.inside_key, private_pem(server_key))
         replace_public(self.inside_certificate, server.public_bytes(serialization.Encoding.PEM))
         replace_public(self.inside_authority, authority.public_bytes(serialization.Encoding.PEM))

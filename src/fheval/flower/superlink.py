@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import ssl
 import time
 import urllib.request
@@ -40,8 +39,23 @@ def run_aggregator(
         if told.is_set():
             return
         state.write_running(Running(pid=os.getpid(), port=inside, kit=str(kit.directory.absolute())))
+
+        async def stand_at_gate() -> None:
+            async with opened_gate(
+                outside,
+                certificate=kit.certificate,
+                key=kit.key,
+                inside=(LOOPBACK, inside),
+                inside_authority=state.inside_authority,
+            ):
+                on_ready()
+                while not told.is_set():
+                    if child.status() is not None:
+                        raise TransportError(f"SuperLink ended with status {child.status()}. Its output says why.")
+                    await asyncio.sleep(_LOOK_EVERY)
+
         try:
-            asyncio.run(_stand_at_gate(kit, state, outside, inside, child, told, on_ready))
+            asyncio.run(stand_at_gate())
         finally:
             state.forget_running()
 
@@ -96,26 +110,3 @@ def register_members(kit: AggregatorKit, state: State, control: Control, told: E
         for name, node in zip(missing, control.register([files[name] for name in missing]), strict=True):
             kept[name] = Registered(key=wanted[name], node=node)
             state.write_registry(Registry(members=kept))
-
-
-async def _stand_at_gate(
-    kit: AggregatorKit,
-    state: State,
-    outside: socket.socket,
-    inside: int,
-    child: Child,
-    told: Event,
-    on_ready: Callable[[], None],
-) -> None:
-    async with opened_gate(
-        outside,
-        certificate=kit.certificate,
-        key=kit.key,
-        inside=(LOOPBACK, inside),
-        inside_authority=state.inside_authority,
-    ):
-        on_ready()
-        while not told.is_set():
-            if child.status() is not None:
-                raise TransportError(f"SuperLink ended with status {child.status()}. Its output says why.")
-            await asyncio.sleep(_LOOK_EVERY)

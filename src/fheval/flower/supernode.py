@@ -10,12 +10,10 @@ from pathlib import Path
 from threading import Event
 
 from fheval.errors import ConfigError, TransportError
+from fheval.flower import VAULT_SOCKET
 from fheval.flower.environment import flower_environment, flower_program
 from fheval.flower.processes import Child, free_port, told_to_stop
 from fheval.flower.state import LOOPBACK
-
-# The name in the SuperNode's configuration under which the shim looks for the vault's socket.
-SOCKET = "vault"
 
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):[0-9]{1,5}")
 
@@ -38,7 +36,7 @@ class SuperNode:
     home: Path
 
     def command(self) -> list[str]:
-        """Give the command line; the port is for its own app processes, which fetch their work there."""
+        """Its command line; the port is for its own app processes, which fetch their work there."""
         return [
             flower_program("flower-supernode"),
             *("--superlink", self.superlink),
@@ -98,4 +96,4 @@ def node_config(vault: Path) -> str:
     text = str(vault.absolute())
     if any(character in text for character in "\"'\\\n"):
         raise ConfigError(f"The path {text} has quotes or backslashes, which Flower cannot carry. Move the socket.")
-    return f'{SOCKET}="{text}"'
+    return f'{VAULT_SOCKET}="{text}"'

@@ -1,4 +1,4 @@
-"""The metrics, one entry each: what is counted, which ratio it makes, how it is finished, what it reveals.
+"""The metrics, one entry each: what is counted, which ratio it makes, how it is finished, when it is undefined.
 
 Every metric is defined as in scikit-learn, on the pooled data. Where a threshold calls a sample positive, its score is
 strictly above it, as in counting at decision points. Where scikit-learn warns and puts in a number for 0/0, the metric
@@ -10,18 +10,22 @@ A linear count is made bilinear by a second factor that cancels: a/b is released
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 
 from fheval.counting import Grid
-from fheval.metrics.finishing import Finisher
 from fheval.metrics.fixed_point import BITS, LARGEST_LOG_LOSS, RESOLUTION, Integers
 from fheval.metrics.forms import Form, auc_form
-from fheval.metrics.statistics import BinCounts, Confusion, Errors, Losses, Statistic
+from fheval.metrics.statistics import BinCounts, Confusion, Errors, Loss, Losses, Statistic
 
 # Two tables of integers, a line for each resample and a column for each product of the form.
 Sides = tuple[Integers, Integers]
+
+# The form for so many decision points and so many samples, each counted as often as it weighs at most.
+Shape = Callable[[int, int], Form]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,36 +41,83 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Finisher:
+    """From the released ratio to the metric: offset + scale·ratio, or offset + scale·√ratio.
+
+    `resolution` is what fixed-point counting leaves open of the ratio, before it is rounded for release.
+    """
+
+    offset: float = 0.0
+    scale: float = 1.0
+    root: bool = False
+    resolution: float = 0.0
+
+    def __call__(self, ratio: float) -> float:
+        """Finish a ratio; rounding may have put one of zero a little below."""
+        return self.offset + self.scale * (sqrt(max(ratio, 0.0)) if self.root else ratio)
+
+    def width(self, ratio: float, precision: float) -> float:
+        """How wide the interval is that the metric lies in, for a ratio that was rounded to `precision`.
+
+        >>> Finisher(scale=2.0).width(0.7, 1e-4)
+        0.0002
+        >>> round(Finisher(root=True).width(0.0, 1e-4), 6)
+        0.007071
+        """
+        around = precision + self.resolution
+        if not self.root:
+            return abs(self.scale) * around
+        return abs(self(ratio + around / 2) - self(ratio - around / 2))
+
+
+@dataclass(frozen=True, slots=True)
 class Metric:
     """One metric.
 
-    `form` takes the number of decision points and the largest weighted number of samples, `sides` what was counted.
-    `undefined` completes the sentence "It is undefined: …".
+    `sides` takes what was counted. `undefined` completes the sentence "It is undefined: …".
     """
 
     name: str
-    title: str
     counted: Callable[[Setting], Statistic]
-    form: Callable[[int, int], Form]
+    form: Shape
     sides: Callable[[Integers], Sides]
     undefined: str
-    reveals: str
     finish: Callable[[Setting], Finisher] = lambda _: Finisher()
     threshold: bool = False
     probabilities: bool = False
     targets: bool = False
 
 
+class Cells(NamedTuple):
+    """The cells of a confusion matrix, each with a number for every resample."""
+
+    tp: Integers
+    fp: Integers
+    fn: Integers
+    tn: Integers
+
+    @property
+    def positives(self) -> Integers:
+        return self.tp + self.fn
+
+    @property
+    def negatives(self) -> Integers:
+        return self.fp + self.tn
+
+    @property
+    def samples(self) -> Integers:
+        return self.positives + self.negatives
+
+
+def _form(numerator: int, denominator: int, bound: Callable[[int], int], *, proper: bool = True) -> Shape:
+    """So many products above and below, and a bound that depends on the number of samples alone."""
+    return lambda _, samples: Form.bounded(
+        numerator=numerator, denominator=denominator, bound=bound(samples), proper=proper
+    )
+
+
 def _columns(*columns: Integers) -> Integers:
     return np.stack(columns, axis=1)
-
-
-def _share_of(part: Integers, whole: Integers) -> Sides:
-    return _columns(part, whole), _columns(whole, whole)
-
-
-def _share_form(_: int, samples: int) -> Form:
-    return Form.bounded(numerator=1, denominator=1, bound=samples * samples)
 
 
 def _auc_sides(counted: Integers) -> Sides:
@@ -77,17 +128,57 @@ def _auc_sides(counted: Integers) -> Sides:
     return np.hstack([t, p]), np.hstack([negatives, 2 * q])
 
 
-def _f1_sides(counted: Integers) -> Sides:
-    tp, fp, fn, _ = counted.T
-    samples, whole = counted.sum(axis=1), 2 * tp + fp + fn
-    return _columns(2 * tp, whole), _columns(samples, samples)
+def _at_threshold(
+    name: str, form: Shape, sides: Callable[[Cells], Sides], undefined: str, finisher: Finisher | None = None
+) -> Metric:
+    return Metric(
+        name,
+        lambda setting: Confusion(setting.cut),
+        form,
+        lambda counted: sides(Cells(*counted.T)),
+        undefined,
+        lambda _: finisher or Finisher(),
+        threshold=True,
+    )
 
 
-def _both_rates(counted: Integers, twice: int) -> Sides:
+def _share(name: str, part_and_whole: Callable[[Cells], Sides], undefined: str) -> Metric:
+    """A part of the samples over a whole that contains it."""
+
+    def sides(cells: Cells) -> Sides:
+        part, whole = part_and_whole(cells)
+        return _columns(part, whole), _columns(whole, whole)
+
+    return _at_threshold(name, _form(1, 1, lambda n: n * n), sides, undefined)
+
+
+def _mean_loss(name: Loss, form: Shape) -> Metric:
+    return Metric(
+        name,
+        lambda setting: Losses(name, setting.grid.scores == "logit"),
+        form,
+        _mean,
+        _NO_SAMPLES,
+        lambda _: Finisher(resolution=RESOLUTION),
+        probabilities=True,
+    )
+
+
+def _of_errors(
+    name: str, form: Shape, sides: Callable[[Integers], Sides], undefined: str, finish: Callable[[Setting], Finisher]
+) -> Metric:
+    return Metric(name, lambda setting: Errors(*setting.targets), form, sides, undefined, finish, targets=True)
+
+
+def _f1(cells: Cells) -> Sides:
+    whole = 2 * cells.tp + cells.fp + cells.fn
+    return _columns(2 * cells.tp, whole), _columns(cells.samples, cells.samples)
+
+
+def _both_rates(cells: Cells, twice: int) -> Sides:
     """TP·Q + TN·P over twice·P·Q."""
-    tp, fp, fn, tn = counted.T
-    positives, negatives = tp + fn, fp + tn
-    return _columns(tp, tn, positives), _columns(negatives, positives, twice * negatives)
+    p, q = cells.positives, cells.negatives
+    return _columns(cells.tp, cells.tn, p), _columns(q, p, twice * q)
 
 
 def _mean(counted: Integers) -> Sides:
@@ -95,177 +186,62 @@ def _mean(counted: Integers) -> Sides:
     return _columns(total, samples), _columns(samples, samples << BITS)
 
 
-def _mean_square_sides(counted: Integers) -> Sides:
+def _mean_square(counted: Integers) -> Sides:
     samples, high, low = counted[:, 0], counted[:, 2], counted[:, 3]
     fine = samples << BITS
     return _columns(high, low, fine), _columns(fine, samples, fine)
 
 
-def _unexplained_sides(counted: Integers) -> Sides:
+def _unexplained(counted: Integers) -> Sides:
     """n·Σe² over n·Σy² − (Σy)²."""
     samples, _, high, low, total, total_high, total_low = counted.T
     fine = samples << BITS
     return _columns(high, low, total_high, total_low, -total), _columns(fine, samples, fine, samples, total)
 
 
-_EXACTLY = "an exact release is a fraction whose denominator divides "
-_AT_A_THRESHOLD = "how many samples are counted stays hidden; " + _EXACTLY
+def _within_targets(setting: Setting) -> Finisher:
+    low, high = setting.targets
+    return Finisher(scale=high - low, resolution=2 * RESOLUTION)
+
+
+_NO_SAMPLES = "there are no samples"
+_ONE_CLASS = "the samples are of one class only"
 
 _ENTRIES = (
-    Metric(
-        name="auc",
-        title="area under the ROC curve",
-        counted=lambda setting: BinCounts(setting.grid),
-        form=auc_form,
-        sides=_auc_sides,
-        undefined="the samples are of one class only",
-        reveals=_AT_A_THRESHOLD + "twice the positives times the negatives",
+    Metric("auc", lambda setting: BinCounts(setting.grid), auc_form, _auc_sides, _ONE_CLASS),
+    _share("accuracy", lambda c: (c.tp + c.tn, c.samples), _NO_SAMPLES),
+    _share("precision", lambda c: (c.tp, c.tp + c.fp), "no sample scores above the threshold"),
+    _share("recall", lambda c: (c.tp, c.positives), "no sample is positive"),
+    _share("specificity", lambda c: (c.tn, c.negatives), "no sample is negative"),
+    _share("npv", lambda c: (c.tn, c.fn + c.tn), "every sample scores above the threshold"),
+    _at_threshold(
+        "f1", _form(1, 1, lambda n: 2 * n * n), _f1, "no sample is positive and none scores above the threshold"
     ),
-    Metric(
-        name="accuracy",
-        title="accuracy",
-        counted=lambda setting: Confusion(setting.cut),
-        form=_share_form,
-        sides=lambda c: _share_of(c[:, 0] + c[:, 3], c.sum(axis=1)),
-        undefined="there are no samples",
-        reveals=_AT_A_THRESHOLD + "the number of samples",
-        threshold=True,
+    _at_threshold("balanced-accuracy", _form(2, 1, lambda n: n * n // 2), lambda c: _both_rates(c, 2), _ONE_CLASS),
+    _at_threshold(
+        "youden-j",
+        _form(2, 1, lambda n: n * n // 2, proper=False),
+        lambda c: _both_rates(c, 1),
+        _ONE_CLASS,
+        Finisher(offset=-1.0),
     ),
-    Metric(
-        name="precision",
-        title="precision, or positive predictive value",
-        counted=lambda setting: Confusion(setting.cut),
-        form=_share_form,
-        sides=lambda c: _share_of(c[:, 0], c[:, 0] + c[:, 1]),
-        undefined="no sample scores above the threshold",
-        reveals=_AT_A_THRESHOLD + "the number of samples above the threshold",
-        threshold=True,
+    _mean_loss("brier", _form(1, 1, lambda n: n * n << BITS)),
+    _mean_loss("log-loss", _form(1, 1, lambda n: LARGEST_LOG_LOSS * n * n << BITS, proper=False)),
+    _of_errors("mae", _form(1, 1, lambda n: n * n << BITS), _mean, _NO_SAMPLES, _within_targets),
+    _of_errors(
+        "rmse",
+        _form(2, 1, lambda n: n * n << 2 * BITS),
+        _mean_square,
+        _NO_SAMPLES,
+        lambda setting: replace(_within_targets(setting), root=True),
     ),
-    Metric(
-        name="recall",
-        title="recall, or sensitivity",
-        counted=lambda setting: Confusion(setting.cut),
-        form=_share_form,
-        sides=lambda c: _share_of(c[:, 0], c[:, 0] + c[:, 2]),
-        undefined="no sample is positive",
-        reveals=_AT_A_THRESHOLD + "the number of positives",
-        threshold=True,
-    ),
-    Metric(
-        name="specificity",
-        title="specificity",
-        counted=lambda setting: Confusion(setting.cut),
-        form=_share_form,
-        sides=lambda c: _share_of(c[:, 3], c[:, 1] + c[:, 3]),
-        undefined="no sample is negative",
-        reveals=_AT_A_THRESHOLD + "the number of negatives",
-        threshold=True,
-    ),
-    Metric(
-        name="npv",
-        title="negative predictive value",
-        counted=lambda setting: Confusion(setting.cut),
-        form=_share_form,
-        sides=lambda c: _share_of(c[:, 3], c[:, 2] + c[:, 3]),
-        undefined="every sample scores above the threshold",
-        reveals=_AT_A_THRESHOLD + "the number of samples at or below the threshold",
-        threshold=True,
-    ),
-    Metric(
-        name="f1",
-        title="F1 score",
-        counted=lambda setting: Confusion(setting.cut),
-        form=lambda _, samples: Form.bounded(numerator=1, denominator=1, bound=2 * samples * samples),
-        sides=_f1_sides,
-        undefined="no sample is positive and none scores above the threshold",
-        reveals=_AT_A_THRESHOLD + "2·TP + FP + FN",
-        threshold=True,
-    ),
-    Metric(
-        name="balanced-accuracy",
-        title="balanced accuracy",
-        counted=lambda setting: Confusion(setting.cut),
-        form=lambda _, samples: Form.bounded(numerator=2, denominator=1, bound=samples * samples // 2),
-        sides=lambda c: _both_rates(c, 2),
-        undefined="the samples are of one class only",
-        reveals=_AT_A_THRESHOLD + "twice the positives times the negatives",
-        threshold=True,
-    ),
-    Metric(
-        name="youden-j",
-        title="Youden's J",
-        counted=lambda setting: Confusion(setting.cut),
-        form=lambda _, samples: Form.bounded(numerator=2, denominator=1, bound=samples * samples // 2, proper=False),
-        sides=lambda c: _both_rates(c, 1),
-        finish=lambda _: Finisher(offset=-1.0),
-        undefined="the samples are of one class only",
-        reveals=_AT_A_THRESHOLD + "the positives times the negatives",
-        threshold=True,
-    ),
-    Metric(
-        name="brier",
-        title="Brier score",
-        counted=lambda setting: Losses("brier", setting.grid.scores == "logit"),
-        form=lambda _, samples: Form.bounded(numerator=1, denominator=1, bound=samples * samples << BITS),
-        sides=_mean,
-        finish=lambda _: Finisher(resolution=RESOLUTION),
-        undefined="there are no samples",
-        reveals=_AT_A_THRESHOLD + "2^24 times the number of samples",
-        probabilities=True,
-    ),
-    Metric(
-        name="log-loss",
-        title="log loss",
-        counted=lambda setting: Losses("log-loss", setting.grid.scores == "logit"),
-        form=lambda _, samples: Form.bounded(
-            numerator=1, denominator=1, bound=LARGEST_LOG_LOSS * samples * samples << BITS, proper=False
-        ),
-        sides=_mean,
-        finish=lambda _: Finisher(resolution=RESOLUTION),
-        undefined="there are no samples",
-        reveals=_AT_A_THRESHOLD + "2^24 times the number of samples",
-        probabilities=True,
-    ),
-    Metric(
-        name="mae",
-        title="mean absolute error",
-        counted=lambda setting: Errors(*setting.targets),
-        form=lambda _, samples: Form.bounded(numerator=1, denominator=1, bound=samples * samples << BITS),
-        sides=_mean,
-        finish=lambda setting: Finisher(scale=_span(setting), resolution=2 * RESOLUTION),
-        undefined="there are no samples",
-        reveals=_AT_A_THRESHOLD + "2^24 times the number of samples",
-        targets=True,
-    ),
-    Metric(
-        name="rmse",
-        title="root mean squared error",
-        counted=lambda setting: Errors(*setting.targets),
-        form=lambda _, samples: Form.bounded(numerator=2, denominator=1, bound=samples * samples << 2 * BITS),
-        sides=_mean_square_sides,
-        finish=lambda setting: Finisher(scale=_span(setting), root=True, resolution=2 * RESOLUTION),
-        undefined="there are no samples",
-        reveals="the mean squared error; " + _EXACTLY + "2^48 times the number of samples",
-        targets=True,
-    ),
-    Metric(
-        name="r2",
-        title="coefficient of determination, R²",
-        counted=lambda setting: Errors(*setting.targets),
-        form=lambda _, samples: Form.bounded(
-            numerator=2, denominator=3, bound=samples * samples << 2 * BITS, proper=False
-        ),
-        sides=_unexplained_sides,
-        finish=lambda _: Finisher(offset=1.0, scale=-1.0),
-        undefined="all true values are equal, or there are none",
-        reveals=_AT_A_THRESHOLD + "the number of samples times the sum of squares about the mean, in fixed point",
-        targets=True,
+    _of_errors(
+        "r2",
+        _form(2, 3, lambda n: n * n << 2 * BITS, proper=False),
+        _unexplained,
+        "all true values are equal, or there are none",
+        lambda _: Finisher(offset=1.0, scale=-1.0),
     ),
 )
 
 METRICS = {metric.name: metric for metric in _ENTRIES}
-
-
-def _span(setting: Setting) -> float:
-    low, high = setting.targets
-    return high - low

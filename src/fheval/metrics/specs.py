@@ -24,14 +24,13 @@ class Spec:
 
     @property
     def metric(self) -> Metric:
-        """The entry of the registry."""
         return METRICS[self.name]
 
     def __str__(self) -> str:
         return self.name if self.threshold is None else f"{self.name}@{self.threshold!r}"
 
     def setting(self, grid: Grid, targets: tuple[float, float] | None) -> Setting:
-        """What the metric needs to know; refuses a threshold, scores or targets that do not go with it."""
+        """Check that threshold, scores and targets go with the metric, and put them together."""
         metric = self.metric
         if metric.probabilities and grid.scores == "any":
             raise ConfigError(

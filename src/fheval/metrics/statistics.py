@@ -20,6 +20,7 @@ from fheval.metrics.fixed_point import Floats, Integers
 Weights = NDArray[np.uint8]
 
 Task = Literal["binary", "regression"]
+Loss = Literal["brier", "log-loss"]
 
 # Sums of a block stay far below 2^53, where doubles count without error; see `weighted_sums`.
 MOST_ROWS = 1 << 14
@@ -36,22 +37,20 @@ class Rows:
     scores: Floats
 
     def at(self, chosen: NDArray[np.intp]) -> Rows:
-        """The chosen rows only."""
         return Rows(self.labels[chosen], self.scores[chosen])
+
+    def probabilities(self, *, logits: bool) -> Floats:
+        return np.exp(-np.logaddexp(0.0, -self.scores)) if logits else self.scores
 
 
 class Statistic(Protocol):
-    """Integers of a fixed width; equal statistics are counted once, whichever metrics want them."""
+    """`width` integers from labels of one task; equal statistics are counted once, whichever metrics want them."""
 
     @property
-    def task(self) -> Task:
-        """Which kind of labels it is counted from."""
-        ...
+    def task(self) -> Task: ...
 
     @property
-    def width(self) -> int:
-        """How many integers there are."""
-        ...
+    def width(self) -> int: ...
 
     def tally(self, rows: Rows, weights: Weights) -> Integers:
         """Count at most `MOST_ROWS` rows under each line of weights, shape (lines, width)."""
@@ -67,11 +66,9 @@ class BinCounts:
 
     @property
     def width(self) -> int:
-        """How many integers there are."""
         return 2 * (len(self.grid) - 1)
 
     def tally(self, rows: Rows, weights: Weights) -> Integers:
-        """Count rows under each line of weights."""
         bins = len(self.grid) - 1
         return weighted_histogram(bin_numbers(self.grid, rows.scores) + bins * (rows.labels == 0), 2 * bins, weights)
 
@@ -85,7 +82,6 @@ class Confusion:
     width: int = 4
 
     def tally(self, rows: Rows, weights: Weights) -> Integers:
-        """Count rows under each line of weights."""
         cell = 2 * (rows.scores <= self.cut) + (rows.labels == 0)
         return weighted_histogram(cell.astype(np.intp), self.width, weights)
 
@@ -94,14 +90,13 @@ class Confusion:
 class Losses:
     """The number of samples, and the sum of their losses in fixed point."""
 
-    kind: Literal["brier", "log-loss"]
+    kind: Loss
     logits: bool
     task: Task = "binary"
     width: int = 2
 
     def tally(self, rows: Rows, weights: Weights) -> Integers:
-        """Count rows under each line of weights."""
-        probabilities = np.exp(-np.logaddexp(0.0, -rows.scores)) if self.logits else rows.scores
+        probabilities = rows.probabilities(logits=self.logits)
         losses = fixed_point.brier_losses if self.kind == "brier" else fixed_point.log_losses
         return weighted_sums([np.ones(len(rows.scores)), losses(rows.labels, probabilities)], weights)
 
@@ -119,8 +114,7 @@ class Calibration:
     width: int = 3 * CALIBRATION_BINS
 
     def tally(self, rows: Rows, weights: Weights) -> Integers:
-        """Count rows under each line of weights."""
-        probabilities = np.exp(-np.logaddexp(0.0, -rows.scores)) if self.logits else rows.scores
+        probabilities = rows.probabilities(logits=self.logits)
         edges = np.arange(1, CALIBRATION_BINS) / CALIBRATION_BINS
         bins = np.searchsorted(edges, probabilities)
         units = np.rint(probabilities * (1 << PROBABILITY_BITS))
@@ -141,7 +135,6 @@ class Errors:
     width: int = 7
 
     def tally(self, rows: Rows, weights: Weights) -> Integers:
-        """Count rows under each line of weights."""
         truth = fixed_point.within_range(rows.labels, self.low, self.high)
         errors = truth - fixed_point.within_range(rows.scores, self.low, self.high)
         columns = [

@@ -26,8 +26,8 @@ class Frames:
         self._by_limbs: dict[int, Frame] = {}
 
     def write(self, ciphertext: Ciphertext) -> bytes:
-        """The residues of a ciphertext, in our envelope."""
-        data = self._saved(ciphertext.handle)
+        """Put the residues of a ciphertext into our envelope."""
+        data = self._memory.written_by(lambda path: openfhe.SerializeToFile(path, ciphertext.handle, openfhe.BINARY))
         payload = bare(data, find_spans(data, self._parameters.ring, self._setting.primes), self._parameters.ring)
         return container.pack(container.CIPHERTEXT, NAME, self._parameters, self._key_id, ciphertext.limbs, payload)
 
@@ -52,13 +52,9 @@ class Frames:
         return Ciphertext(handle, limbs)
 
     def frame(self, limbs: int) -> Frame:
-        """The frame for ciphertexts of so many primes."""
         if limbs not in self._by_limbs:
             self._by_limbs[limbs] = self._setting.frame(self._key, limbs)
         return self._by_limbs[limbs]
-
-    def _saved(self, handle: Any) -> bytes:
-        return self._memory.written_by(lambda path: openfhe.SerializeToFile(path, handle, openfhe.BINARY))
 
 
 class PairedSum(RunningSum):
@@ -73,20 +69,17 @@ class PairedSum(RunningSum):
         self._total: Ciphertext | None = None
 
     def read(self, data: bytes) -> ResidueTable:
-        """Check the residues of an upload."""
         limbs, payload = self._frames.unpack(data)
         base.require_fresh(limbs, self._limbs)
         return self._frame.checked(payload)
 
     def add(self, term: ResidueTable) -> None:
-        """Keep one upload until another comes."""
         if self._waiting is None:
             self._waiting = term
         else:
             self._load(self._frame.added(self._waiting, term))
 
     def total(self) -> Ciphertext:
-        """The sum so far."""
         if self._waiting is not None:
             self._load(self._waiting)
         return base.require_summand(self._total)

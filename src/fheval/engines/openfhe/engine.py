@@ -8,16 +8,15 @@ that this process has written itself, and a key must have the structure of one m
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import msgspec
 import openfhe
 
 from fheval.engines import base, container
 from fheval.engines.base import Ciphertext, Engine, Evaluator, KeyHolder, Keys, RunningSum, Vector
+from fheval.engines.container import PublicKeys
 from fheval.engines.memory import MemoryFile
 from fheval.engines.openfhe.ciphertexts import Frames, PairedSum
 from fheval.engines.openfhe.setting import NAME, KeyKind, empty_key_maps, refusals, setting_of
@@ -47,14 +46,8 @@ class _KeyHolder(KeyHolder):
             return self._setting.decode(self._setting.context.Decrypt(self._key, handle))
 
 
-class _PublicKeys(msgspec.Struct, frozen=True, array_like=True):
-    encryption: bytes
-    relinearisation: bytes = b""
-    rotation: bytes = b""
-
-
 class _Evaluator(Evaluator):
-    def __init__(self, parameters: Parameters, key_id: bytes, keys: _PublicKeys) -> None:
+    def __init__(self, parameters: Parameters, key_id: bytes, keys: PublicKeys) -> None:
         self.parameters = parameters
         self._setting = setting_of(parameters)
         self._context = self._setting.context
@@ -133,12 +126,6 @@ class _Evaluator(Evaluator):
             handle = self._context.Compress(ciphertext.handle, ciphertext.limbs - 1)
         return Ciphertext(handle, ciphertext.limbs - 1)
 
-    def reciprocal(self, ciphertext: Ciphertext, gain: float, low: float, high: float, degree: int) -> Ciphertext:
-        """gain/x for every slot within [low, high], by Chebyshev interpolation; other slots hold anything."""
-        with self._keys_in_place(), refusals("a division"):
-            handle = self._context.EvalChebyshevFunction(lambda x: gain / x, ciphertext.handle, low, high, degree)
-        return Ciphertext(handle, self._setting.limbs - handle.GetLevel())
-
     def _level(self, ciphertext: Ciphertext) -> int:
         return self._setting.limbs - ciphertext.limbs
 
@@ -160,43 +147,35 @@ class _Evaluator(Evaluator):
 def chebyshev_reciprocal(
     evaluator: Evaluator, ciphertext: Ciphertext, gain: float, low: float, high: float, degree: int
 ) -> Ciphertext:
-    """gain/x on [low, high] by a Chebyshev polynomial, for an evaluator of this engine; only a baseline divides so."""
+    """gain/x for every slot within [low, high], by a Chebyshev polynomial; other slots hold anything.
+
+    Only a baseline divides so, with an evaluator of this engine.
+    """
     if not isinstance(evaluator, _Evaluator):
         raise EngineError("Only the engine openfhe evaluates Chebyshev polynomials. Choose it.")
-    return evaluator.reciprocal(ciphertext, gain, low, high, degree)
+    with evaluator._keys_in_place(), refusals("a division"):
+        context = evaluator._context
+        handle = context.EvalChebyshevFunction(lambda x: gain / x, ciphertext.handle, low, high, degree)
+    return Ciphertext(handle, evaluator._setting.limbs - handle.GetLevel())
 
 
 class OpenFheEngine(Engine):
-    """OpenFHE."""
+    """OpenFHE, whose keys must have the structure of keys made in this process."""
 
     name = NAME
 
     def generate_keys(self, parameters: Parameters) -> Keys:
-        """Make a key set."""
         kinds: list[KeyKind] = ["secret", "encryption"]
         if parameters.depth:
             kinds.append("relinearisation")
         if parameters.rotations:
             kinds.append("rotation")
         keys = setting_of(parameters).new_keys(kinds)
-        secret = keys.pop("secret")
-        public = msgspec.msgpack.encode(_PublicKeys(**keys))
-        key_id = os.urandom(container.KEY_ID_BYTES)
-        return Keys(
-            parameters=parameters,
-            secret=Secret(container.pack(container.SECRET_KEY, self.name, parameters, key_id, 0, secret)),
-            public=container.pack(container.PUBLIC_KEYS, self.name, parameters, key_id, 0, public),
-        )
+        public = PublicKeys(keys["encryption"], keys.get("relinearisation", b""), keys.get("rotation", b""))
+        return container.pack_keys(self.name, parameters, keys["secret"], public)
 
     def key_holder(self, parameters: Parameters, secret: Secret[bytes]) -> KeyHolder:
-        """Take the role of a key holder."""
-        key_id, _, key = container.unpack(container.SECRET_KEY, self.name, parameters, None, secret.reveal())
-        return _KeyHolder(parameters, key_id, key)
+        return _KeyHolder(parameters, *container.unpack_secret(self.name, parameters, secret))
 
     def evaluator(self, parameters: Parameters, public: bytes) -> Evaluator:
-        """Take the role of an evaluator."""
-        key_id, _, keys = container.unpack(container.PUBLIC_KEYS, self.name, parameters, None, public)
-        try:
-            return _Evaluator(parameters, key_id, msgspec.msgpack.decode(keys, type=_PublicKeys))
-        except msgspec.DecodeError as error:
-            raise EngineError("The public keys are malformed. Ask the leader to send them again.") from error
+        return _Evaluator(parameters, *container.unpack_public(self.name, parameters, public, PublicKeys))

@@ -29,7 +29,7 @@ class Span:
 
 
 def _candidates(data: bytes, ring: int, start: int) -> Iterator[Span]:
-    """Give every place that looks like a vector: its length before it, a prime that suits the ring after it."""
+    """Every place that looks like a vector: its length before it, a prime that suits the ring after it."""
     length = ring.to_bytes(WORD, "little")
     position = data.find(length, start)
     while position >= 0:
@@ -60,12 +60,6 @@ def find_spans(data: bytes, ring: int, primes: frozenset[int]) -> list[Span]:
             return spans
         spans.append(span)
         position = span.start + WORD * ring
-
-
-def check_residues(part: bytes | memoryview, prime: int) -> None:
-    """Refuse residues that are not below their prime."""
-    if int(np.frombuffer(part, dtype="<u8").max()) >= prime:
-        raise EngineError("A ciphertext or key holds impossible residues. Ask the sender to send it again.")
 
 
 class Frame:
@@ -101,7 +95,7 @@ class Frame:
 
 
 def bare(data: bytes, spans: list[Span], ring: int) -> bytes:
-    """Give the residues without what is around them."""
+    """The residues without what is around them."""
     return b"".join(data[span.start : span.start + WORD * ring] for span in spans)
 
 
@@ -128,7 +122,8 @@ class Shape:
         if not tag.isalnum() or skeleton != self.skeleton.replace(self.tag, tag):
             raise EngineError("A key is not of the form that OpenFHE writes here. Use the same version everywhere.")
         for span in self.spans:
-            check_residues(memoryview(data)[span.start : span.start + WORD * self.ring], span.prime)
+            if int(np.frombuffer(data, dtype="<u8", count=self.ring, offset=span.start).max()) >= span.prime:
+                raise EngineError("A key holds impossible residues. Ask the sender to send it again.")
 
 
 def _skeleton(data: bytes | memoryview, spans: list[Span], ring: int) -> bytes:

@@ -111,7 +111,6 @@ class Setting:
         return self.context.MakePackedPlaintext(centred if len(centred) else np.zeros(1, dtype=np.int64), 1, level)
 
     def decode(self, plain: Any) -> Vector:
-        """All slots of a plaintext."""
         if self.ckks:
             return np.asarray(plain.GetCKKSPackedValueArray(), dtype=np.complex128)
         plain.SetLength(self.parameters.slots)
