@@ -305,7 +305,7 @@ class Study(Message, frozen=True, kw_only=True):
         curve = self.release == "curve"
         if curve and self.max_samples << PROBABILITY_BITS >= PRIME // 2:
             raise CapacityError(f"Sums over {self.max_samples} samples do not fit a curve's counts. Lower max_samples.")
-        width = sum(statistic.width for statistic in self.statistics())
+        width = sum(statistic.width for statistic in self.statistics()) if curve else 0
         return Round(
             id=call.id,
             study=call.study,
@@ -315,7 +315,7 @@ class Study(Message, frozen=True, kw_only=True):
             leader=call.leader,
             groups=call.groups,
             forms=() if curve else self.forms(call.groups),
-            sums=len(self.slices(call.groups)) * width if curve else 0,
+            sums=len(self.slices(call.groups)) * width,
             precision=self.precision,
             minimum_cohort=self.minimum_cohort,
             max_samples=self.max_samples,

@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from cli.session import Session, real_process
-from fheval.cli import COMMANDS, OF_THE_LAB, installed_commands
-from fheval.cli.deferred import Deferred
+from fheval.cli import COMMANDS, OF_THE_LAB, Deferred, installed_commands
 from fheval.version import __version__
 
 HEAVY = (

@@ -13,7 +13,7 @@ import pytest
 
 from cli.session import Session, command, real_process
 from fheval import errors
-from fheval.cli.exits import status_of
+from fheval.cli import status_of
 
 UNUSABLE = {
     errors.ConfigError,
@@ -62,7 +62,7 @@ def test_an_error_of_the_round_is_one_sentence_and_nothing_is_written(
     def refuse(*_: object, **__: object) -> NoReturn:
         raise error
 
-    monkeypatch.setattr("fheval.evaluation.evaluate_study", refuse)
+    monkeypatch.setattr("fheval.cli.evaluate.evaluate_study", refuse)
     target = tmp_path / "result.json"
     target.write_text("older")
     done = fheval("evaluate", *parties, "--json", target)

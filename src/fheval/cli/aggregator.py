@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from fheval.cli import options
-from fheval.cli.output import check_target, write_json
+from fheval.cli import check_target, options, write_json
 from fheval.consortium import AggregatorKit, load_aggregator_kit
 from fheval.errors import ConfigError
 from fheval.flower.environment import require_flower

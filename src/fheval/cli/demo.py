@@ -9,10 +9,9 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from fheval.cli import options
+from fheval.cli import STANDARD_OUTPUT, check_target, options, write_json
 from fheval.cli.demo_page import demo_page
 from fheval.cli.hospitals import Hospital, hospitals, pooled_auc
-from fheval.cli.output import STANDARD_OUTPUT, check_target, write_json
 from fheval.cli.progress import round_bar
 from fheval.counting import Counts
 from fheval.engines import Engine, load_engine

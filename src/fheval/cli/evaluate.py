@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from fheval.cli import options
-from fheval.cli.output import check_targets, run_and_deliver
+from fheval.cli import STANDARD_OUTPUT, check_targets, options, write_json, write_page
 from fheval.counting import UNNAMED, TableColumns, TableFile
+from fheval.evaluation import PartyData, Result, evaluate_study
+from fheval.study import Study
 
 app = typer.Typer()
 
@@ -58,3 +59,45 @@ def evaluate(
     )
     parties = [TableFile(file, columns) for file in party]
     run_and_deliver(study, parties, party, engine=engine, json=json, report=report, quiet=quiet)
+
+
+def run_and_deliver(
+    study: Study,
+    parties: Sequence[PartyData],
+    files: Sequence[Path],
+    *,
+    engine: str | None,
+    json: str | None,
+    report: Path | None,
+    quiet: bool,
+) -> None:
+    """Run one round in this process; write its JSON and page where asked for, and show it to people.
+
+    `files` are those that the parties' data came from.
+    """
+    if quiet:
+        result = evaluate_study(study, parties, engine=engine)
+    else:
+        from fheval.cli.progress import round_bar
+
+        with round_bar(len(parties)) as on_work:
+            result = evaluate_study(study, parties, engine=engine, on_work=on_work)
+    if json is not None:
+        write_json(json, result.to_dict())
+    if report is not None:
+        from fheval.report.account import account_of
+
+        write_page(report, account_of(result, [file.name for file in files]))
+    if json != STANDARD_OUTPUT:
+        _show(result, quiet=quiet, written=json is not None)
+
+
+def _show(result: Result, *, quiet: bool, written: bool) -> None:
+    from rich.console import Console
+
+    from fheval.cli.tables import quiet_lines, result_panel
+
+    if not quiet:
+        Console(highlight=False).print(result_panel(result))
+    elif not written:
+        typer.echo("\n".join(quiet_lines(result)))

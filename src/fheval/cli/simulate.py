@@ -10,8 +10,8 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from fheval.cli import options
-from fheval.cli.output import check_targets, run_and_deliver
+from fheval.cli import check_targets, options
+from fheval.cli.evaluate import run_and_deliver
 from fheval.cli.progress import waiting
 from fheval.counting import Grid, read_pair
 from fheval.evaluation.splitting import split_randomness, split_rows

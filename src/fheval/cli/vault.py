@@ -10,8 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fheval.cli import options
-from fheval.cli.output import check_target, write_json
+from fheval.cli import check_target, options, write_json
 from fheval.cli.vault_views import rounds_json, rounds_table, status_json, status_table
 from fheval.consortium import load_kit
 from fheval.errors import ConfigError

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from fheval.counting import Grid
+from numpy.typing import ArrayLike
+
+from fheval.counting import UNNAMED, Counts, Grid, Table, TableFile, count_file
 from fheval.engines import Engine, load_engine
-from fheval.errors import CohortTooSmall, ConfigError, UndefinedMetric
+from fheval.errors import CohortTooSmall, ConfigError, InputError, UndefinedMetric
 from fheval.evaluation.curves import read_curves
 from fheval.evaluation.result import Result, result_rows, suppressed_rows
-from fheval.evaluation.tally import PartyData, count_share, models_of, tables_of
-from fheval.metrics.forms import Contribution
-from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE, Decision, group_sizes
+from fheval.evaluation.tally import tally_party
+from fheval.metrics.forms import Contribution, auc_contribution
+from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE, group_sizes
 from fheval.metrics.intervals import DEFAULT_REPLICATES
 from fheval.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from fheval.protocols.declaration import declare_groups
@@ -24,11 +27,24 @@ from fheval.protocols.round import (
     Verdict,
     new_round_id,
 )
-from fheval.secrets import Randomness, SystemRandomness, integer_below, new_seed
+from fheval.secrets import Randomness, SystemRandomness, derive, integer_below, new_seed
 from fheval.study import EXACT, Study
 
 # What a result names where no FHE library took part.
 NO_ENGINE = "none"
+
+Scores = ArrayLike | Mapping[str, ArrayLike]
+
+# Labels and scores, a table, tables or a file that can be gone through more than once, or counts for an AUC alone.
+PartyData = tuple[ArrayLike, Scores] | Table | Iterable[Table] | Counts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A party's share of a study: how many rows it has, and its integers for every form."""
+
+    rows: int = field(repr=False)
+    contributions: Sequence[Contribution] = field(repr=False)
 
 
 def evaluate(
@@ -163,31 +179,83 @@ def evaluate_study(
     data = dict(zip(names, parties, strict=True))
     leader = names[integer_below(rng, len(names))]
     chosen = engine if isinstance(engine, Engine) else load_engine(engine)
-    decision = _decided_groups(study, data, leader, rng, watch)
-    call = study.call(rng, engine=chosen.name, parties=names, leader=leader, groups=decision.published)
+    groups: tuple[str, ...] = ()
+    suppressed: Mapping[str, str] = {}
+    if study.group_column is not None:
+        groups, suppressed = _decided_groups(study, data, leader, rng, watch)
+    call = study.call(rng, engine=chosen.name, parties=names, leader=leader, groups=groups)
     round_ = study.round(call)
     protocol = PROTOCOLS[study.protocol]
     protocol.of_round(round_).parameter_sets(round_)  # refuses what does not fit, before anybody counts
-    contributions = _counted(study, decision.published, data, rng, watch)
+    contributions = _counted(study, groups, data, rng, watch)
     try:
         verdict = play(protocol, chosen, round_, contributions, rng, watch)
     except UndefinedMetric as error:
         raise _named(study, error) from error
-    rows = result_rows(study, decision.published, verdict) + suppressed_rows(study, decision.suppressed)
+    rows = result_rows(study, groups, verdict) + suppressed_rows(study, suppressed)
     return _result(study, round_, verdict, watch, rows)
+
+
+def count_share(study: Study, groups: Sequence[str], data: PartyData, name: str, rng: Randomness) -> Share:
+    """Count a party's data; `name` stands for it in messages, `rng` draws the weights of its resamples."""
+    if study.is_one_auc:
+        counts = _auc_counts(data, study, name)
+        if counts is not None:
+            return Share(rows=counts.samples, contributions=[auc_contribution(counts)])
+    tally = tally_party(study, groups, tables_of(data, name), derive(new_seed(rng), "bootstrap", name))
+    return Share(rows=tally.rows, contributions=tally.contributions())
+
+
+def _auc_counts(data: PartyData, study: Study, name: str) -> Counts | None:
+    """Counts at decision points, where they say everything that is asked for; None where rows must be looked at."""
+    (model,) = study.models
+    if isinstance(data, TableFile):
+        label = data.columns.label
+        return count_file(data.path, study.grid, label_column=label, score_column=model or None)
+    if isinstance(data, Counts):
+        if data.grid != study.grid:
+            raise ConfigError(f"The counts of {name} are on another grid than the round's. Count again on one grid.")
+        return data
+    if isinstance(data, tuple) and not isinstance(scores := data[1], Mapping):
+        return Counts.from_scores(data[0], scores, study.grid, source=name)
+    return None
+
+
+def models_of(parties: Iterable[PartyData]) -> tuple[str, ...]:
+    """The models of the first party that names any; every party must have them all."""
+    for data in parties:
+        if isinstance(data, TableFile):
+            return data.columns.models or (UNNAMED,)
+        if not isinstance(data, Counts) and not (isinstance(data, tuple) and not isinstance(data[1], Mapping)):
+            for table in tables_of(data, "The data"):
+                return tuple(table.scores)
+    return (UNNAMED,)
+
+
+def tables_of(data: PartyData, name: str) -> Iterable[Table]:
+    """A party's rows as tables, one at a time."""
+    if isinstance(data, Counts):
+        raise ConfigError(f"The counts of {name} carry an AUC and nothing else. Give its labels and scores.")
+    if isinstance(data, Table):
+        return (data,)
+    if isinstance(data, tuple):
+        table = Table.of(*data, source=name)
+        if not len(table):
+            raise InputError(f"{name}: there are no rows. Give at least one label and score.")
+        return (table,)
+    return data
 
 
 def _decided_groups(
     study: Study, parties: Mapping[str, PartyData], leader: str, rng: Randomness, watch: Watch
-) -> Decision:
+) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """The groups that may be published, and why others may not."""
-    if study.group_column is None:
-        return Decision((), {})
     with watch.working("counting"):
         sizes = {
             name: group_sizes(tables_of(data, name), by_cluster=study.by_cluster) for name, data in parties.items()
         }
-    return declare_groups(new_round_id(rng), new_seed(rng), leader, sizes, study.group_rule, rng, watch)
+    decision = declare_groups(new_round_id(rng), new_seed(rng), leader, sizes, study.group_rule, rng, watch)
+    return decision.published, decision.suppressed
 
 
 def _counted(

@@ -2,84 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from fheval.counting import UNNAMED, Column, Counts, Table, TableFile, count_file
+from fheval.counting import Column, Table
 from fheval.counting.chunks import first_bad_label, first_bad_score
-from fheval.errors import ConfigError, InputError
+from fheval.errors import ConfigError
 from fheval.metrics.fixed_point import Integers
-from fheval.metrics.forms import Contribution, auc_contribution
+from fheval.metrics.forms import Contribution
 from fheval.metrics.resampling import Resampler
 from fheval.metrics.statistics import MOST_ROWS, Rows, Statistic, Task, Weights
-from fheval.secrets import Randomness, derive, new_seed
+from fheval.secrets import Randomness
 from fheval.study import Evaluation, Slice, Study
-
-Scores = ArrayLike | Mapping[str, ArrayLike]
-
-# Labels and scores, a table, tables or a file that can be gone through more than once, or counts for an AUC alone.
-PartyData = tuple[ArrayLike, Scores] | Table | Iterable[Table] | Counts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """A party's share of a study: how many rows it has, and its integers for every form."""
-
-    rows: int = field(repr=False)
-    contributions: Sequence[Contribution] = field(repr=False)
-
-
-def count_share(study: Study, groups: Sequence[str], data: PartyData, name: str, rng: Randomness) -> Share:
-    """Count a party's data; `name` stands for it in messages, `rng` draws the weights of its resamples."""
-    if study.is_one_auc:
-        counts = _auc_counts(data, study, name)
-        if counts is not None:
-            return Share(rows=counts.samples, contributions=[auc_contribution(counts)])
-    tally = tally_party(study, groups, tables_of(data, name), derive(new_seed(rng), "bootstrap", name))
-    return Share(rows=tally.rows, contributions=tally.contributions())
-
-
-def _auc_counts(data: PartyData, study: Study, name: str) -> Counts | None:
-    """Counts at decision points, where they say everything that is asked for; None where rows must be looked at."""
-    (model,) = study.models
-    if isinstance(data, TableFile):
-        label = data.columns.label
-        return count_file(data.path, study.grid, label_column=label, score_column=model or None)
-    if isinstance(data, Counts):
-        if data.grid != study.grid:
-            raise ConfigError(f"The counts of {name} are on another grid than the round's. Count again on one grid.")
-        return data
-    if isinstance(data, tuple) and not isinstance(scores := data[1], Mapping):
-        return Counts.from_scores(data[0], scores, study.grid, source=name)
-    return None
-
-
-def models_of(parties: Iterable[PartyData]) -> tuple[str, ...]:
-    """The models of the first party that names any; every party must have them all."""
-    for data in parties:
-        if isinstance(data, TableFile):
-            return data.columns.models or (UNNAMED,)
-        if not isinstance(data, Counts) and not (isinstance(data, tuple) and not isinstance(data[1], Mapping)):
-            for table in tables_of(data, "The data"):
-                return tuple(table.scores)
-    return (UNNAMED,)
-
-
-def tables_of(data: PartyData, name: str) -> Iterable[Table]:
-    """A party's rows as tables, one at a time."""
-    if isinstance(data, Counts):
-        raise ConfigError(f"The counts of {name} carry an AUC and nothing else. Give its labels and scores.")
-    if isinstance(data, Table):
-        return (data,)
-    if isinstance(data, tuple):
-        table = Table.of(*data, source=name)
-        if not len(table):
-            raise InputError(f"{name}: there are no rows. Give at least one label and score.")
-        return (table,)
-    return data
 
 
 class PartyTally:

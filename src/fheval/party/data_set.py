@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fheval.counting import TableFile
 from fheval.errors import InputError
-from fheval.evaluation.tally import Share, count_share
+from fheval.evaluation.run import Share, count_share
 from fheval.party.columns import AllowedColumns
 from fheval.secrets import Randomness
 from fheval.study import Study

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fheval.cli import options
-from fheval.cli.exits import REFUSED
-from fheval.cli.output import STANDARD_OUTPUT, check_target, write_json
+from fheval.cli import REFUSED, STANDARD_OUTPUT, check_target, options, write_json
 
 if TYPE_CHECKING:
     from fheval.engines import Engine

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from fheval.cli import options
-from fheval.cli.output import STANDARD_OUTPUT, check_targets, write_json, write_page
+from fheval.cli import STANDARD_OUTPUT, check_targets, options, write_json, write_page
 from fheval.cli.progress import waiting
 from fheval.cli.simulate import read_shares
 from fheval.cli.tables import account_panel

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fheval.cli import options
-from fheval.cli.output import STANDARD_OUTPUT, check_target, write_json
+from fheval.cli import STANDARD_OUTPUT, check_target, options, write_json
 from fheval.version import __version__
 
 app = typer.Typer()
