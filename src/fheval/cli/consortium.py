@@ -74,9 +74,7 @@ def enroll(
         list[str] | None,
         typer.Option(help="Make the aggregator's kit, for this host name or IP address; repeat for more."),
     ] = None,
-    request: Annotated[
-        Path | None, typer.Option(help="The member's request: its private keys stay with the member.")
-    ] = None,
+    request: Annotated[Path | None, typer.Option(help="The request of a member that keeps its private keys.")] = None,
     certificate: Annotated[Path | None, typer.Option(help="A certificate that was issued elsewhere, in PEM.")] = None,
     renew: Annotated[bool, typer.Option("--renew", help="Replace the member's keys and certificate.")] = False,
     valid_days: Days = 365,
@@ -187,12 +185,8 @@ def policy(
             parser=_precision, metavar="P|exact", help="Finest release; at first 1e-4. padded-verified needs exact."
         ),
     ] = None,
-    most_decision_points: Annotated[
-        int | None, typer.Option(help="Most decision points of a round; at first 1000.")
-    ] = None,
-    releases_per_data_set: Annotated[
-        int | None, typer.Option(help="Most releases from one data set; at first 10.")
-    ] = None,
+    most_decision_points: Annotated[int | None, typer.Option(help="Most decision points; at first 1000.")] = None,
+    releases_per_data_set: Annotated[int | None, typer.Option(help="Most releases of a data set; at first 10.")] = None,
     allow_curves: Annotated[
         bool | None, typer.Option("--allow-curves/--no-curves", help="May curves be released? At first no.")
     ] = None,

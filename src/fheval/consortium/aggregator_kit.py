@@ -117,5 +117,5 @@ def _check_key(path: Path, certificate: x509.Certificate) -> None:
         key = serialization.load_pem_private_key(pem.reveal(), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise ConfigError(f"{path} does not hold an unencrypted private key in PEM format.") from None
-    if certificates.public_bytes(key.public_key()) != certificates.public_bytes(certificate.public_key()):
+    if not certificates.is_for(certificate, key.public_key()):
         raise ConfigError(f"{path} does not belong to {SERVER_CERTIFICATE}. Use the whole kit.")

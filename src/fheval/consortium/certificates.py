@@ -18,6 +18,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.x509.oid import NameOID
 
 from fheval.errors import ConfigError
@@ -86,7 +87,7 @@ def check_authority(certificates: Sequence[x509.Certificate], *, now: datetime) 
 
 def check_key_belongs(certificate: x509.Certificate, key: Secret[AuthorityKey]) -> None:
     """Refuse a private key that is not the certificate's."""
-    if public_bytes(key.reveal().public_key()) != public_bytes(certificate.public_key()):
+    if not is_for(certificate, key.reveal().public_key()):
         raise ConfigError(
             f"The private key does not belong to the certificate of {common_name(certificate)}. Give the matching pair."
         )
@@ -152,13 +153,10 @@ def common_name(certificate: x509.Certificate | x509.CertificateSigningRequest) 
     return str(names[0].value) if names else "(unnamed)"
 
 
-def public_bytes(key: object) -> bytes:
-    """The standard encoding (SubjectPublicKeyInfo) of any public key."""
-    encode = getattr(key, "public_bytes", None)
-    if encode is None:
-        raise TypeError("Not a public key.")
-    encoded: bytes = encode(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return encoded
+def is_for(certificate: x509.Certificate, key: PublicKeyTypes) -> bool:
+    """Whether the certificate is for this public key, of whatever kind."""
+    form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    return certificate.public_key().public_bytes(*form) == key.public_bytes(*form)
 
 
 def extension(certificate: x509.Certificate, kind: type[E]) -> E | None:

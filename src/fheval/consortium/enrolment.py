@@ -214,7 +214,7 @@ def _opened_request(data: bytes, name: str) -> tuple[RequestContent, Ed25519Publ
 
 
 def _check_certifies(certificate: x509.Certificate, key: Ed25519PublicKey) -> None:
-    if certificates.public_bytes(certificate.public_key()) != certificates.public_bytes(key):
+    if not certificates.is_for(certificate, key):
         raise ConfigError(
             f"The certificate of {certificates.common_name(certificate)} is not for the key of the request. "
             "Issue it from the member's own CSR."

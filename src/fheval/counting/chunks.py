@@ -1,4 +1,4 @@
-"""A stretch of rows on its way to be counted, and the sentence that refuses a bad one.
+"""Rows on their way to be counted, and the errors that refuse a bad one.
 
 Every source, an array or a file, becomes an iterator of chunks. A chunk knows where its rows come from, so
 that a bad value can be named by file, row and column.

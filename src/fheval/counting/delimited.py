@@ -137,7 +137,8 @@ def _parse_text(form: RecordFormat, block: Block, first_row: int) -> ColumnChunk
         if field.kind == "text":
             columns.append(Column(_text(words), field.place))
             continue
-        numbers = _numbers(words, booleans=field.kind == "label")
+        digits = words.str.to_lowercase().replace({"true": "1", "false": "0"}) if field.kind == "label" else words
+        numbers = digits.cast(pl.Float64, strict=False)
         if numbers.null_count():
             row = int(numbers.is_null().arg_max() or 0)
             where = field.place.at(first_row + row, None if first_line is None else first_line + row)
@@ -149,12 +150,6 @@ def _parse_text(form: RecordFormat, block: Block, first_row: int) -> ColumnChunk
 
 def _text(words: pl.Series) -> NDArray[np.str_]:
     return np.asarray(words.str.strip_chars().fill_null("").to_list(), dtype=np.str_)
-
-
-def _numbers(words: pl.Series, *, booleans: bool) -> pl.Series:
-    if booleans:
-        words = words.str.to_lowercase().replace({"true": "1", "false": "0"})
-    return words.cast(pl.Float64, strict=False)
 
 
 def _read(form: RecordFormat, block: Block, dtype: pl.DataType) -> pl.DataFrame:

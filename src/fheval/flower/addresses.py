@@ -1,4 +1,4 @@
-"""Which SuperNode to send a member's messages to. Says where things go, and never who has answered."""
+"""Which SuperNode to send a member's messages to. Who has answered, only the signature in the reply tells."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def addresses(
 ) -> dict[str, int]:
     """The SuperNodes of the members that are connected."""
     if not registry.members:
-        return _asked(grid, members, patience=patience, timeout=timeout)
+        return _ask_names(grid, members, patience=patience, timeout=timeout)
     known = {name: entry.node for name, entry in registry.members.items() if name in members}
     there = online(grid, known.values(), patience)
     return {name: node for name, node in known.items() if node in there}
 
 
-def _asked(grid: Grid, members: Sequence[str], *, patience: float, timeout: float) -> dict[str, int]:
+def _ask_names(grid: Grid, members: Sequence[str], *, patience: float, timeout: float) -> dict[str, int]:
     """Ask each vault for its name: nobody has registered the SuperNodes of a simulation."""
     nodes = {str(node): node for node in connected(grid, len(members), patience)}
     hello = request(Stage.HELLO, Hello(challenge=SystemRandomness().draw(_CHALLENGE_BYTES)))

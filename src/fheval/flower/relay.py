@@ -18,12 +18,12 @@ Door = Callable[[Context, bytes], bytes]
 Handler = Callable[[Message, Context], Message]
 
 
-class _Kept:
-    """Keeps whatever goes wrong at home: Flower would send an exception's text to the aggregator."""
+class _FailureKeptHere:
+    """Logs what goes wrong and raises nothing: Flower would send an exception's text to the aggregator."""
 
     failed = False
 
-    def __enter__(self) -> _Kept:
+    def __enter__(self) -> _FailureKeptHere:
         return self
 
     def __exit__(
@@ -38,7 +38,7 @@ class _Kept:
 
 def redact(message: Message, context: Context, relay: Handler) -> Message:
     """Mod: answer a failure with an empty record, the same whatever the reason."""
-    with _Kept() as kept:
+    with _FailureKeptHere() as kept:
         reply = relay(message, context)
     return Message(RecordDict({"failed": ConfigRecord()}), reply_to=message) if kept.failed else reply
 

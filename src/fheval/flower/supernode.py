@@ -70,7 +70,7 @@ def run_supernode(node: SuperNode, say: Callable[[str], None]) -> None:
 
 
 def _run_once(node: SuperNode, told: Event) -> int | None:
-    """Its exit status, or None when we were told to stop."""
+    """Run it until it ends, and return its exit status; None when we were told to stop it."""
     child = Child(node.command(), flower_environment(node.home))
     try:
         while not told.wait(_LOOK_EVERY):

@@ -24,7 +24,7 @@ from fheval.metrics.statistics import BinCounts, Confusion, Errors, Loss, Losses
 # Two tables of integers, a line for each resample and a column for each product of the form.
 Sides = tuple[Integers, Integers]
 
-# The form for so many decision points and so many samples, each counted as often as it weighs at most.
+# From the number of decision points and the largest weighted number of samples to the form.
 Shape = Callable[[int, int], Form]
 
 
@@ -110,7 +110,7 @@ class Cells(NamedTuple):
 
 
 def _form(numerator: int, denominator: int, bound: Callable[[int], int], *, proper: bool = True) -> Shape:
-    """So many products above and below, and a bound that depends on the number of samples alone."""
+    """A form with these numbers of products, and a bound on both that follows from the number of samples."""
     return lambda _, samples: Form.bounded(
         numerator=numerator, denominator=denominator, bound=bound(samples), proper=proper
     )

@@ -10,7 +10,7 @@ from fheval.engines import base, container
 from fheval.engines.base import Ciphertext, Evaluator, RunningSum
 from fheval.engines.memory import MemoryFile
 from fheval.engines.openfhe.residues import Frame, ResidueTable, bare, find_spans
-from fheval.engines.openfhe.setting import NAME, Setting
+from fheval.engines.openfhe.setting import NAME, Setting, writer_of
 from fheval.errors import EngineError
 
 
@@ -27,7 +27,7 @@ class Frames:
 
     def write(self, ciphertext: Ciphertext) -> bytes:
         """Put the residues of a ciphertext into our envelope."""
-        data = self._memory.written_by(lambda path: openfhe.SerializeToFile(path, ciphertext.handle, openfhe.BINARY))
+        data = self._memory.written_by(writer_of(ciphertext.handle))
         payload = bare(data, find_spans(data, self._parameters.ring, self._setting.primes), self._parameters.ring)
         return container.pack(container.CIPHERTEXT, NAME, self._parameters, self._key_id, ciphertext.limbs, payload)
 

@@ -52,6 +52,11 @@ def empty_key_maps() -> Iterator[None]:
             _clear_key_maps()
 
 
+def writer_of(handle: Any) -> Callable[[str], object]:
+    """What writes a key or a ciphertext of the library to a path."""
+    return lambda path: openfhe.SerializeToFile(path, handle, openfhe.BINARY)
+
+
 def _clear_key_maps() -> None:
     openfhe.ClearEvalMultKeys()
     openfhe.CryptoContext.ClearEvalAutomorphismKeys()
@@ -131,10 +136,7 @@ class Setting:
         tag = key.GetKeyTag().encode()
         if limbs not in self._writings:
             empty = self.fresh(key, np.zeros(1, dtype=np.uint64), self.limbs - limbs)
-            self._writings[limbs] = (
-                tag,
-                MemoryFile().written_by(lambda path: openfhe.SerializeToFile(path, empty, openfhe.BINARY)),
-            )
+            self._writings[limbs] = tag, MemoryFile().written_by(writer_of(empty))
         written_under, data = self._writings[limbs]
         data = data.replace(written_under, tag)
         return Frame(data, find_spans(data, self.parameters.ring, self.primes), self.parameters.ring)
@@ -158,8 +160,7 @@ class Setting:
         if kind == "rotation":
             self.context.EvalRotateKeyGen(pair.secretKey, list(self.parameters.rotations))
             return lambda path: self.context.SerializeEvalAutomorphismKey(path, openfhe.BINARY, tag)
-        key = pair.secretKey if kind == "secret" else pair.publicKey
-        return lambda path: openfhe.SerializeToFile(path, key, openfhe.BINARY)
+        return writer_of(pair.secretKey if kind == "secret" else pair.publicKey)
 
     def check_key(self, kind: KeyKind, data: bytes | memoryview) -> None:
         """Refuse a key that OpenFHE's reader could not be trusted with."""
