@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import product
+from math import ceil
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_type_hints
 
@@ -21,9 +22,8 @@ from fheval.counting import UNNAMED, Grid
 from fheval.errors import CapacityError, ConfigError, RemoteProtocolError
 from fheval.metrics.forms import Form
 from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE, Rule
-from fheval.metrics.intervals import DEFAULT_REPLICATES, require_enough
+from fheval.metrics.registry import Spec, parse_spec
 from fheval.metrics.resampling import LARGEST_WEIGHT
-from fheval.metrics.specs import Spec, parse_spec
 from fheval.metrics.statistics import PROBABILITY_BITS, BinCounts, Calibration, Statistic
 from fheval.protocols import DEFAULT_PROTOCOL, PROTOCOLS, Protocol
 from fheval.protocols.base import Option
@@ -49,6 +49,7 @@ DEFAULT_DECISION_POINTS = 1000
 # Two hundred resamples at 1,000 points would fill a hundred ciphertexts; binning at 100 adds little to an interval.
 RESAMPLED_DECISION_POINTS = 100
 
+DEFAULT_REPLICATES = 200
 MOST_REPLICATES = 10_000
 
 # Products of all forms together, 16 ciphertexts' worth. How many a round carries depends on its primes.
@@ -367,6 +368,17 @@ def _chosen_grid(
     return make(points, scores=scores)
 
 
+def _require_enough(level: float, replicates: int) -> None:
+    """Refuse an interval whose ends would lie beyond the outermost resamples."""
+    if not 0 < level < 1:
+        raise StudyError(f"A confidence level of {level} makes no sense. Use a number such as 0.95.")
+    fewest = ceil(round(2 / (1 - level), 9))
+    if replicates < fewest:
+        raise StudyError(
+            f"{replicates} resamples do not carry an interval of {level:g}. Use {max(fewest, DEFAULT_REPLICATES)}."
+        )
+
+
 def _check_asked(study: Study) -> None:
     for noun, names in (
         ("metric", tuple(map(str, study.specs))),
@@ -382,7 +394,7 @@ def _check_asked(study: Study) -> None:
     if not 0 <= study.replicates <= MOST_REPLICATES:
         raise StudyError(f"{study.replicates} resamples make no sense. Use a number up to {MOST_REPLICATES}.")
     if study.interval is not None:
-        require_enough(study.interval, study.replicates)
+        _require_enough(study.interval, study.replicates)
     elif study.replicates:
         raise StudyError("Resamples are there for an interval. Name its level, such as 0.95.")
     if study.target_range is not None and not -1e300 < study.target_range[0] < study.target_range[1] < 1e300:

@@ -11,7 +11,7 @@ import pytest
 
 from engine_roles import ENGINE_NAMES, Roles, engine_named
 from fheval.engines import container, why_unavailable
-from fheval.engines.memory import MemoryFile
+from fheval.engines.container import MemoryFile
 from fheval.engines.parameters import bfv_linear, plain_moduli
 
 PARAMETERS = bfv_linear(plain_moduli(1)[0])

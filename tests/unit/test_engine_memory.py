@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fheval.engines.memory import MemoryFile
+from fheval.engines.container import MemoryFile
 
 
 @pytest.fixture(params=["memory", "temporary file"])

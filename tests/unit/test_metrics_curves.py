@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fheval.metrics.curves import Curve
+from fheval.metrics.question import Slice
+from fheval.protocols.watch import InProcess
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -14,12 +17,9 @@ from sklearn.metrics import average_precision_score, precision_recall_curve, roc
 
 from fheval import ConfigError, Grid, RemoteProtocolError, Result, Table, VerificationFailed, evaluate
 from fheval.errors import CapacityError, CohortTooSmall, UndefinedMetric
-from fheval.metrics.curves import Curve
-from fheval.metrics.question import Slice
 from fheval.protocols import curve, padding
 from fheval.protocols.curve import Aggregator, PaddedSums, leader_open, party_submit, party_unseal
 from fheval.protocols.round import Round
-from fheval.protocols.watch import InProcess
 from fheval.secrets import Secret, SystemRandomness
 
 POINTS = 21

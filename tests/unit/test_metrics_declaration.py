@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from fheval.protocols.watch import InProcess
 
 from fheval.errors import ConfigError, RemoteProtocolError
 from fheval.metrics.groups import Rule
 from fheval.protocols import declaration
 from fheval.protocols.declaration import Leader, SealedAnswer, party_complete, party_declare, party_read
-from fheval.protocols.watch import InProcess
 from fheval.secrets import Secret, SystemRandomness
 from fheval.wire import Message, encode
 

@@ -20,11 +20,10 @@ from fheval.counting import UNNAMED, Grid
 from fheval.counting.delimited import text_column
 from fheval.errors import ConfigError
 from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE
-from fheval.metrics.intervals import DEFAULT_REPLICATES
 from fheval.metrics.registry import METRICS
 from fheval.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from fheval.protocols.round import DEFAULT_MAX_SAMPLES, DEFAULT_MINIMUM_COHORT
-from fheval.study import DEFAULT_DECISION_POINTS, EXACT, RESAMPLED_DECISION_POINTS, Study
+from fheval.study import DEFAULT_DECISION_POINTS, DEFAULT_REPLICATES, EXACT, RESAMPLED_DECISION_POINTS, Study
 
 _ASKED = "What is asked"
 _COUNTING = "Counting"

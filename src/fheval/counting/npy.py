@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fheval.counting.chunks import Column, Place
-from fheval.counting.columns import ColumnChunk, Wanted, find_columns, require_two
+from fheval.counting.chunks import Column, ColumnChunk, Place, Wanted, find_columns, require_two
 from fheval.errors import InputError
 
 STRETCH_ROWS = 1 << 20

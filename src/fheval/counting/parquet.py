@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from fheval.counting.chunks import Column, Place
-from fheval.counting.columns import ColumnChunk, Wanted, find_columns
+from fheval.counting.chunks import Column, ColumnChunk, Place, Wanted, find_columns
 from fheval.errors import InputError
 
 # Two million rows of two 8-byte columns are 32 MB; measured peak for 10⁸ rows: 0.2 to 0.35 GB, 0.9 GB in the

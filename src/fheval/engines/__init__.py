@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fheval.engines.base import Ciphertext, Engine, Evaluator, KeyHolder, Keys, RunningSum, Vector
-from fheval.engines.parameters import Parameters
+from fheval.engines.base import Engine, Evaluator, KeyHolder, RunningSum
+from fheval.engines.container import Ciphertext, Keys
+from fheval.engines.parameters import Parameters, Vector
 from fheval.errors import ConfigError
 
 __all__ = [

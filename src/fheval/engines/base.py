@@ -10,34 +10,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from fheval.engines.parameters import Parameters
-from fheval.errors import CapacityError, EngineError, PrecisionError
+from fheval.engines.container import Ciphertext, Keys
+from fheval.engines.parameters import Parameters, Vector
+from fheval.errors import EngineError
 from fheval.secrets import Secret
-
-Vector = npt.NDArray[Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keys:
-    """What key generation gives: `secret` for the parties, `public` (evaluation keys included) for everyone."""
-
-    parameters: Parameters
-    secret: Secret[bytes]
-    public: bytes = field(repr=False)
-
-
-@dataclass(slots=True)
-class Ciphertext:
-    """A loaded ciphertext: the library's object, and how many primes its modulus has left."""
-
-    handle: Any = field(repr=False)
-    limbs: int
 
 
 class KeyHolder(ABC):
@@ -189,65 +167,3 @@ class Engine(ABC):
     @abstractmethod
     def evaluator(self, parameters: Parameters, public: bytes) -> Evaluator:
         """Take the role of an evaluator."""
-
-
-def checked_vector(values: Vector, parameters: Parameters, limbs: int | None = None) -> Vector:
-    """A contiguous vector of the scheme's type that fits slots and level; what cannot be encoded raises."""
-    if values.ndim != 1 or len(values) > parameters.slots:
-        raise CapacityError(
-            f"A vector of shape {values.shape} does not fit the {parameters.slots} slots of {parameters.name}. "
-            "Use fewer decision points."
-        )
-    if parameters.scheme == "bfv":
-        return _checked_residues(values, parameters)
-    return _checked_numbers(values, parameters, parameters.limbs if limbs is None else limbs)
-
-
-def _checked_residues(values: Vector, parameters: Parameters) -> Vector:
-    if values.size and values.dtype.kind not in "iu":
-        raise PrecisionError(f"BFV encodes integers and not {values.dtype}. Round and reduce the vector first.")
-    vector = np.ascontiguousarray(values, dtype=np.uint64)
-    if vector.size and int(vector.max()) >= parameters.plain_modulus:
-        raise CapacityError(f"A value is not below the plain modulus {parameters.plain_modulus}. Reduce it first.")
-    return vector
-
-
-def _checked_numbers(values: Vector, parameters: Parameters, limbs: int) -> Vector:
-    if values.dtype.kind not in "biufc":
-        raise PrecisionError(f"CKKS encodes numbers and not {values.dtype}. Convert the vector first.")
-    vector = np.ascontiguousarray(values, dtype=np.complex128 if np.iscomplexobj(values) else np.float64)
-    if not np.all(np.isfinite(vector)):
-        raise CapacityError("NaN and infinite values cannot be encoded. Check what the vector was computed from.")
-    # The library would wrap around silently. A fresh value may fill what is left after the last but one product, a
-    # value at the last level what is left there; sign and noise take a bit each, as SEAL's encoder asks for.
-    largest = 2.0 ** (sum(parameters.modulus_bits[: min(limbs, 2)]) - parameters.scale_bits - 2)
-    if vector.size and float(np.abs(vector).max()) > largest:
-        raise CapacityError(
-            f"A value of 2^{np.log2(np.abs(vector).max()):.0f} exceeds what {parameters.name} carries "
-            f"with {limbs} primes left. Scale the vector down."
-        )
-    return vector
-
-
-def require_factor(values: Vector) -> None:
-    """Refuse a factor of nothing but zeros: the product would be a ciphertext that anyone can read."""
-    if not np.any(values):
-        raise EngineError("A product with zeros only hides nothing. Leave the term out.")
-
-
-def require_same_level(left: Ciphertext, right: Ciphertext) -> None:
-    """Refuse to combine ciphertexts under different moduli."""
-    if left.limbs != right.limbs:
-        raise EngineError("Ciphertexts of different levels do not combine. Drop levels first.")
-
-
-def require_room(ciphertext: Ciphertext, parameters: Parameters, fresh_limbs: int) -> None:
-    """Refuse a product for which no level is left; in BFV a dropped level leaves too little for any."""
-    if ciphertext.limbs <= (1 if parameters.scheme == "ckks" else fresh_limbs - 1):
-        raise EngineError("There is no level left for another product. Multiply before dropping levels.")
-
-
-def require_rotation(parameters: Parameters, steps: int) -> None:
-    """Refuse a rotation that the parameters did not ask a key for, and any in BFV, whose slots lie in two rows."""
-    if parameters.scheme != "ckks" or steps not in parameters.rotations:
-        raise EngineError(f"There is no rotation key for {steps} steps. Ask for it when the keys are made.")

@@ -12,9 +12,18 @@ import msgspec
 import numpy as np
 
 from fheval import field
-from fheval.engines import base, container
-from fheval.engines.base import Ciphertext, Engine, Evaluator, KeyHolder, Keys, Vector
-from fheval.engines.parameters import Parameters
+from fheval.engines import container
+from fheval.engines.base import Engine, Evaluator, KeyHolder
+from fheval.engines.container import Ciphertext, Keys
+from fheval.engines.parameters import (
+    Parameters,
+    Vector,
+    checked_vector,
+    require_factor,
+    require_room,
+    require_rotation,
+    require_same_level,
+)
 from fheval.errors import EngineError
 from fheval.secrets import Secret
 
@@ -28,7 +37,7 @@ class _Codec:
         self._type: Any = np.dtype("<c16" if parameters.scheme == "ckks" else "<u8")
 
     def full(self, values: Vector, limbs: int | None = None) -> Vector:
-        vector = base.checked_vector(values, self.parameters, limbs)
+        vector = checked_vector(values, self.parameters, limbs)
         out = np.zeros(self.parameters.slots, dtype=self._type)
         out[: len(vector)] = vector
         return out
@@ -81,7 +90,7 @@ class _Evaluator(_Codec, Evaluator):
         return Ciphertext(self.full(values, limbs), limbs)
 
     def add(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
-        base.require_same_level(left, right)
+        require_same_level(left.limbs, right.limbs)
         return Ciphertext(self._sum(left.handle, right.handle), left.limbs)
 
     def accumulate(self, total: Ciphertext, term: Ciphertext) -> None:
@@ -93,15 +102,15 @@ class _Evaluator(_Codec, Evaluator):
     def multiply(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
         if not self._keys.product:
             raise EngineError(f"Parameter set {self.parameters.name} has no ciphertext product. Choose another set.")
-        base.require_same_level(left, right)
+        require_same_level(left.limbs, right.limbs)
         return self._product(left, right.handle)
 
     def multiply_plain(self, ciphertext: Ciphertext, values: Vector) -> Ciphertext:
-        base.require_factor(values)
+        require_factor(values)
         return self._product(ciphertext, self.full(values, ciphertext.limbs))
 
     def rotate(self, ciphertext: Ciphertext, steps: int) -> Ciphertext:
-        base.require_rotation(self.parameters, steps)
+        require_rotation(self.parameters, steps)
         if steps not in self._keys.rotations:
             raise EngineError("These public keys hold no such rotation key. Ask the leader for keys of this round.")
         return Ciphertext(np.roll(ciphertext.handle, -steps), ciphertext.limbs)
@@ -118,7 +127,7 @@ class _Evaluator(_Codec, Evaluator):
         return field.add(left, right, self.parameters.plain_modulus)
 
     def _product(self, left: Ciphertext, right: Vector) -> Ciphertext:
-        base.require_room(left, self.parameters, self.parameters.limbs)
+        require_room(left.limbs, self.parameters, self.parameters.limbs)
         if self.parameters.scheme == "bfv":
             return Ciphertext(field.multiply(left.handle, right, self.parameters.plain_modulus), left.limbs)
         return Ciphertext(left.handle * right, left.limbs - 1)

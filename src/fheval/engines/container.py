@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import os
 import struct
+import tempfile
+import weakref
 import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
-from fheval.engines.base import Keys
 from fheval.engines.parameters import Parameters
 from fheval.errors import EngineError
 from fheval.secrets import Secret
@@ -40,6 +43,23 @@ class PublicKeys(msgspec.Struct, frozen=True, array_like=True):
     encryption: bytes
     relinearisation: bytes
     rotation: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """What key generation gives: `secret` for the parties, `public` (evaluation keys included) for everyone."""
+
+    parameters: Parameters
+    secret: Secret[bytes]
+    public: bytes = field(repr=False)
+
+
+@dataclass(slots=True)
+class Ciphertext:
+    """A loaded ciphertext: the library's object, and how many primes its modulus has left."""
+
+    handle: Any = field(repr=False)
+    limbs: int
 
 
 def _setting(engine: str, parameters: Parameters) -> bytes:
@@ -107,3 +127,36 @@ def unpack_public(engine: str, parameters: Parameters, public: bytes, kind: type
         return key_id, msgspec.msgpack.decode(keys, type=kind)
     except msgspec.DecodeError as error:
         raise EngineError("The public keys are malformed. Ask the leader to send them again.") from error
+
+
+class MemoryFile:
+    """An anonymous file in memory, addressed through /proc/self/fd; a 0600 temporary file where there is none."""
+
+    def __init__(self) -> None:
+        if hasattr(os, "memfd_create"):
+            self._descriptor = os.memfd_create("fheval", os.MFD_CLOEXEC)
+            self.path = f"/proc/self/fd/{self._descriptor}"
+        else:
+            self._descriptor, self.path = tempfile.mkstemp(prefix="fheval-")
+            weakref.finalize(self, os.unlink, self.path)
+        weakref.finalize(self, os.close, self._descriptor)
+
+    def written_by(self, save: Callable[[str], object]) -> bytes:
+        """Let `save` write to the path, and take the bytes out again."""
+        os.ftruncate(self._descriptor, 0)
+        save(self.path)
+        data = os.pread(self._descriptor, os.fstat(self._descriptor).st_size, 0)
+        os.ftruncate(self._descriptor, 0)
+        return data
+
+    def holding(self, data: bytes | bytearray | memoryview) -> str:
+        """Fill the file with `data`, and return the path to load it from."""
+        if os.fstat(self._descriptor).st_size != len(data):
+            os.ftruncate(self._descriptor, len(data))
+        written = 0
+        while written < len(data):
+            written += os.pwrite(self._descriptor, memoryview(data)[written:], written)
+        return self.path
+
+    def wipe(self) -> None:
+        os.ftruncate(self._descriptor, 0)

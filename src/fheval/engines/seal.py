@@ -14,11 +14,18 @@ from typing import Any
 import numpy as np
 import tenseal.sealapi as sealapi
 
-from fheval.engines import base, container
-from fheval.engines.base import Ciphertext, Engine, Evaluator, KeyHolder, Keys, Vector
-from fheval.engines.container import PublicKeys
-from fheval.engines.memory import MemoryFile
-from fheval.engines.parameters import Parameters
+from fheval.engines import container
+from fheval.engines.base import Engine, Evaluator, KeyHolder
+from fheval.engines.container import Ciphertext, Keys, MemoryFile, PublicKeys
+from fheval.engines.parameters import (
+    Parameters,
+    Vector,
+    checked_vector,
+    require_factor,
+    require_room,
+    require_rotation,
+    require_same_level,
+)
 from fheval.errors import EngineError
 from fheval.secrets import Secret
 
@@ -63,7 +70,7 @@ class _Setting:
     def encode(self, values: Vector, like: Any = None, scale: float | None = None) -> Any:
         """Encode for the level of the library's ciphertext `like`, or for a fresh one."""
         limbs = self.parameters.limbs if like is None else like.coeff_modulus_size()
-        vector = base.checked_vector(values, self.parameters, limbs)
+        vector = checked_vector(values, self.parameters, limbs)
         plain = sealapi.Plaintext()
         with _refusals("a vector"):
             if self.ckks:
@@ -169,11 +176,11 @@ class _Evaluator(_Codec, Evaluator):
         return _wrap(handle)
 
     def add(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
-        base.require_same_level(left, right)
+        require_same_level(left.limbs, right.limbs)
         return self._result(self._seal.add, left.handle, right.handle)
 
     def accumulate(self, total: Ciphertext, term: Ciphertext) -> None:
-        base.require_same_level(total, term)
+        require_same_level(total.limbs, term.limbs)
         with _refusals("an addition"):
             self._seal.add_inplace(total.handle, term.handle)
 
@@ -185,8 +192,8 @@ class _Evaluator(_Codec, Evaluator):
     def multiply(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
         if self._relinearisation is None:
             raise EngineError(f"Parameter set {self.parameters.name} has no ciphertext product. Choose another set.")
-        base.require_same_level(left, right)
-        base.require_room(left, self.parameters, self.parameters.limbs)
+        require_same_level(left.limbs, right.limbs)
+        require_room(left.limbs, self.parameters, self.parameters.limbs)
         product = self._result(self._seal.multiply, left.handle, right.handle)
         with _refusals("a product"):
             self._seal.relinearize_inplace(product.handle, self._relinearisation)
@@ -216,7 +223,7 @@ class _Evaluator(_Codec, Evaluator):
         return _wrap(total)
 
     def rotate(self, ciphertext: Ciphertext, steps: int) -> Ciphertext:
-        base.require_rotation(self.parameters, steps)
+        require_rotation(self.parameters, steps)
         if self._rotation is None:
             raise EngineError("These public keys hold no rotation keys. Ask the leader for keys of this round.")
         return self._result(self._seal.rotate_vector, ciphertext.handle, steps, self._rotation)
@@ -228,8 +235,8 @@ class _Evaluator(_Codec, Evaluator):
         return _wrap(handle)
 
     def _factor(self, ciphertext: Ciphertext, values: Vector) -> Any:
-        base.require_factor(values)
-        base.require_room(ciphertext, self.parameters, self.parameters.limbs)
+        require_factor(values)
+        require_room(ciphertext.limbs, self.parameters, self.parameters.limbs)
         return self._setting.encode(values, ciphertext.handle)
 
     def _result(self, operation: Any, *operands: Any) -> Ciphertext:

@@ -16,7 +16,6 @@ from fheval.evaluation.result import Result, result_rows, suppressed_rows
 from fheval.evaluation.tally import tally_party
 from fheval.metrics.forms import Contribution, auc_contribution
 from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE, group_sizes
-from fheval.metrics.intervals import DEFAULT_REPLICATES
 from fheval.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from fheval.protocols.declaration import declare_groups
 from fheval.protocols.play import Watch, play
@@ -28,7 +27,7 @@ from fheval.protocols.round import (
     new_round_id,
 )
 from fheval.secrets import Randomness, SystemRandomness, derive, integer_below, new_seed
-from fheval.study import EXACT, Study
+from fheval.study import DEFAULT_REPLICATES, EXACT, Study
 
 # What a result names where no FHE library took part.
 NO_ENGINE = "none"

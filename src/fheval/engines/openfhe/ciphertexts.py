@@ -7,8 +7,8 @@ from typing import Any
 import openfhe
 
 from fheval.engines import base, container
-from fheval.engines.base import Ciphertext, Evaluator, RunningSum
-from fheval.engines.memory import MemoryFile
+from fheval.engines.base import Evaluator, RunningSum
+from fheval.engines.container import Ciphertext, MemoryFile
 from fheval.engines.openfhe.residues import Frame, ResidueTable, bare, find_spans
 from fheval.engines.openfhe.setting import NAME, Setting, writer_of
 from fheval.errors import EngineError

@@ -14,13 +14,19 @@ from typing import Any
 
 import openfhe
 
-from fheval.engines import base, container
-from fheval.engines.base import Ciphertext, Engine, Evaluator, KeyHolder, Keys, RunningSum, Vector
-from fheval.engines.container import PublicKeys
-from fheval.engines.memory import MemoryFile
+from fheval.engines import container
+from fheval.engines.base import Engine, Evaluator, KeyHolder, RunningSum
+from fheval.engines.container import Ciphertext, Keys, MemoryFile, PublicKeys
 from fheval.engines.openfhe.ciphertexts import Frames, PairedSum
 from fheval.engines.openfhe.setting import NAME, KeyKind, empty_key_maps, refusals, setting_of
-from fheval.engines.parameters import Parameters
+from fheval.engines.parameters import (
+    Parameters,
+    Vector,
+    require_factor,
+    require_room,
+    require_rotation,
+    require_same_level,
+)
 from fheval.errors import EngineError
 from fheval.secrets import Secret
 
@@ -83,11 +89,11 @@ class _Evaluator(Evaluator):
         return Ciphertext(self._setting.fresh(self._key, values, level), self._setting.limbs - level)
 
     def add(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
-        base.require_same_level(left, right)
+        require_same_level(left.limbs, right.limbs)
         return Ciphertext(self._context.EvalAdd(left.handle, right.handle), left.limbs)
 
     def accumulate(self, total: Ciphertext, term: Ciphertext) -> None:
-        base.require_same_level(total, term)
+        require_same_level(total.limbs, term.limbs)
         self._context.EvalAddInPlace(total.handle, term.handle)
 
     def add_plain(self, ciphertext: Ciphertext, values: Vector) -> Ciphertext:
@@ -101,19 +107,19 @@ class _Evaluator(Evaluator):
     def multiply(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
         if self._relinearisation is None:
             raise EngineError(f"Parameter set {self.parameters.name} has no ciphertext product. Choose another set.")
-        base.require_same_level(left, right)
-        base.require_room(left, self.parameters, self._setting.limbs)
+        require_same_level(left.limbs, right.limbs)
+        require_room(left.limbs, self.parameters, self._setting.limbs)
         with self._keys_in_place(), refusals("a product"):
             return self._rescaled(self._context.EvalMult(left.handle, right.handle), left.limbs)
 
     def multiply_plain(self, ciphertext: Ciphertext, values: Vector) -> Ciphertext:
-        base.require_factor(values)
-        base.require_room(ciphertext, self.parameters, self._setting.limbs)
+        require_factor(values)
+        require_room(ciphertext.limbs, self.parameters, self._setting.limbs)
         plain = self._setting.encode(values, self._level(ciphertext))
         return self._rescaled(self._context.EvalMult(ciphertext.handle, plain), ciphertext.limbs)
 
     def rotate(self, ciphertext: Ciphertext, steps: int) -> Ciphertext:
-        base.require_rotation(self.parameters, steps)
+        require_rotation(self.parameters, steps)
         with self._keys_in_place(), refusals("a rotation"):
             return Ciphertext(self._context.EvalRotate(ciphertext.handle, steps), ciphertext.limbs)
 

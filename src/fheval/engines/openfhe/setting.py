@@ -12,11 +12,9 @@ from typing import Any, Literal
 import numpy as np
 import openfhe
 
-from fheval.engines import base
-from fheval.engines.base import Vector
-from fheval.engines.memory import MemoryFile
+from fheval.engines.container import MemoryFile
 from fheval.engines.openfhe.residues import Frame, Shape, find_spans, repeated_primes
-from fheval.engines.parameters import Parameters
+from fheval.engines.parameters import Parameters, Vector, checked_vector
 from fheval.errors import EngineError
 
 NAME = "openfhe"
@@ -107,7 +105,7 @@ class Setting:
 
     def encode(self, values: Vector, level: int = 0) -> Any:
         """A plaintext of the library, for a ciphertext at this level."""
-        vector = base.checked_vector(values, self.parameters, self.limbs - level)
+        vector = checked_vector(values, self.parameters, self.limbs - level)
         if self.ckks:
             return self.context.MakeCKKSPackedPlaintext(vector if len(vector) else np.zeros(1), 1, level)
         modulus = self.parameters.plain_modulus
