@@ -150,16 +150,13 @@ class CountsRelease(OpenedByLeader):
         self.aggregator = type("Aggregator", (Aggregator,), {"tags": tags})
 
     def parameter_sets(self, round_: Round) -> list[Parameters]:  # noqa: ARG002 (there is no FHE)
-        """None at all."""
         return []
 
     def submit(self, seat: Seat) -> Message:
-        """Step 1."""
         (own,) = seat.contributions
         return party_submit(seat.round, seat.secrets.seed, seat.me, own.left, self.tags)
 
     def answer_result(self, seat: Seat, body: bytes) -> Answer:
-        """Steps 3 and 4, leader."""
         roster = decode(body, PaddedSums, sender=AGGREGATOR).roster
         seat.require_uploads(roster)
         return self.sealed_answer(seat, roster, body)
@@ -172,7 +169,6 @@ class CountsRelease(OpenedByLeader):
         roster: tuple[str, ...],
         answer: bytes,
     ) -> Verdict:
-        """Step 3."""
         counts = leader_open(round_, secrets.seed, decode(answer, PaddedSums, sender=AGGREGATOR), self.tags)
         return Verdict(
             roster=roster,
@@ -182,5 +178,4 @@ class CountsRelease(OpenedByLeader):
         )
 
     def soundness_bits(self, round_: Round) -> float | None:  # noqa: ARG002 (the same for every round)
-        """What a changed sum passes with, as a power of one half."""
         return round(self.tags * log2(PRIME - 1), 1) if self.tags else None

@@ -15,7 +15,7 @@ length, so that the aggregator learns nothing; what is published it reads in the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import Any
 
 import msgspec
 
@@ -39,23 +39,12 @@ class SealedAnswer(Message, frozen=True, kw_only=True):
     box: bytes
 
 
-class _Groups(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    names: tuple[str, ...]
+# What is said at each step: groups; candidates; whether anyone is outside; what is published, and why the rest is not.
+_Groups = tuple[str, ...]
+_Decided = tuple[_Groups, dict[str, str]]
 
 
-class _Others(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    any: bool
-
-
-class _Decided(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    published: tuple[str, ...]
-    suppressed: dict[str, str]
-
-
-Content = TypeVar("Content", _Groups, _Others, _Decided)
-
-
-def _seal(session: str, seed: Secret[bytes], sender: str, step: int, content: Content, rng: Randomness) -> SealedAnswer:
+def _seal(session: str, seed: Secret[bytes], sender: str, step: int, content: object, rng: Randomness) -> SealedAnswer:
     plain = msgspec.msgpack.encode(content)
     if len(plain) > SEALED_BYTES:
         raise ConfigError("There are more groups than a declaration holds. Use a coarser grouping.")
@@ -63,7 +52,7 @@ def _seal(session: str, seed: Secret[bytes], sender: str, step: int, content: Co
     return SealedAnswer(session=session, sender=sender, step=step, box=box)
 
 
-def _open(session: str, seed: Secret[bytes], message: SealedAnswer, step: int, expected: type[Content]) -> Content:
+def _open(session: str, seed: Secret[bytes], message: SealedAnswer, step: int, expected: Any) -> Any:
     try:
         plain = unseal(seed, "declaration", session, message.sender, step, box=message.box)
         return msgspec.msgpack.decode(plain, type=expected)
@@ -79,21 +68,20 @@ def party_declare(
     session: str, seed: Secret[bytes], me: str, sizes: Mapping[str, int], rule: Rule, rng: Randomness
 ) -> SealedAnswer:
     """Step 1, party: name the groups of which it holds enough."""
-    return _seal(session, seed, me, 1, _Groups(tuple(sorted(large_groups(sizes, rule)))), rng)
+    return _seal(session, seed, me, 1, tuple(sorted(large_groups(sizes, rule))), rng)
 
 
 def party_complete(
     session: str, seed: Secret[bytes], me: str, sizes: Mapping[str, int], proposal: SealedAnswer, rng: Randomness
 ) -> SealedAnswer:
     """Step 3, party: say whether it holds anyone outside of the candidates."""
-    proposed = _open(session, seed, proposal, 2, _Groups).names
-    return _seal(session, seed, me, 3, _Others(has_others(sizes, proposed)), rng)
+    proposed = _open(session, seed, proposal, 2, _Groups)
+    return _seal(session, seed, me, 3, has_others(sizes, proposed), rng)
 
 
 def party_read(session: str, seed: Secret[bytes], message: SealedAnswer) -> Decision:
     """Step 4, party: learn what is published, and why the rest is not."""
-    decided = _open(session, seed, message, 4, _Decided)
-    return Decision(decided.published, decided.suppressed)
+    return Decision(*_open(session, seed, message, 4, _Decided))
 
 
 class Leader:
@@ -111,18 +99,16 @@ class Leader:
     def propose(self, answers: Sequence[SealedAnswer], rng: Randomness) -> SealedAnswer:
         """Step 2: the candidates, from one declaration of every party."""
         self.declared = {
-            answer.sender: _open(self.session, self._seed, answer, 1, _Groups).names for answer in self._all(answers)
+            answer.sender: _open(self.session, self._seed, answer, 1, _Groups) for answer in self._all(answers)
         }
         proposed = candidates(self.declared, self.rule)
-        return _seal(self.session, self._seed, self.me, 2, _Groups(proposed), rng)
+        return _seal(self.session, self._seed, self.me, 2, proposed, rng)
 
     def conclude(self, answers: Sequence[SealedAnswer], rng: Randomness) -> SealedAnswer:
         """Step 4: what is published."""
-        self.others = {
-            answer.sender: _open(self.session, self._seed, answer, 3, _Others).any for answer in self._all(answers)
-        }
+        self.others = {answer.sender: _open(self.session, self._seed, answer, 3, bool) for answer in self._all(answers)}
         decision = decide(self.declared, self.others, self.rule)
-        decided = _Decided(decision.published, dict(decision.suppressed))
+        decided = decision.published, dict(decision.suppressed)
         return _seal(self.session, self._seed, self.me, 4, decided, rng)
 
     def _all(self, answers: Sequence[SealedAnswer]) -> Sequence[SealedAnswer]:

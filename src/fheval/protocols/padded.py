@@ -347,15 +347,12 @@ class Padded(OpenedByLeader):
         return Layout.of(round_)
 
     def parameter_sets(self, round_: Round) -> list[Parameters]:
-        """One for each prime."""
         return padding.parameter_sets(self.lay_out(round_).primes)
 
     def submit(self, seat: Seat) -> Message:
-        """Step 1."""
         return party_submit(seat.round, seat.secrets, seat.me, seat.contributions)
 
     def answer_pads(self, seat: Seat, body: bytes) -> Answer:
-        """Step 3, leader."""
         notice = decode(body, RosterNotice, sender=AGGREGATOR)
         seat.require_uploads(notice.roster)
         pads = leader_answer(seat.engine, seat.round, seat.secrets, seat.me, notice, self.lay_out)
@@ -364,7 +361,6 @@ class Padded(OpenedByLeader):
     def open(
         self, engine: Engine, round_: Round, secrets: PartySecrets, roster: tuple[str, ...], answer: bytes
     ) -> Verdict:
-        """Step 6."""
         notice = RosterNotice(round=round_.id, roster=roster)
         return leader_open(engine, round_, secrets, notice, decode(answer, PaddedResult, sender=AGGREGATOR))
 

@@ -283,22 +283,18 @@ class PaddedVerified(padded.Padded):
     counts: Protocol | None = curve.CountsRelease(NAME, tags=TAGS)
 
     def lay_out(self, round_: Round) -> SlotLayout:
-        """The primes and slots of all runs."""
         return lay_out(round_)
 
     def submit(self, seat: Seat) -> Message:
-        """Step 1."""
         return party_submit(seat.round, seat.secrets, seat.me, seat.contributions)
 
     def open(
         self, engine: Engine, round_: Round, secrets: PartySecrets, roster: tuple[str, ...], answer: bytes
     ) -> Verdict:
-        """Step 6 and the verification."""
         notice = RosterNotice(round=round_.id, roster=roster)
         return leader_open(engine, round_, secrets, notice, decode(answer, PaddedResult, sender=AGGREGATOR))
 
     def soundness_bits(self, round_: Round) -> float:
-        """For each ratio of the round."""
         return soundness_of(round_, lay_out(round_))
 
 

@@ -362,24 +362,20 @@ class PaperMalicious(PaperSemiHonest):
     aggregator: type[base.Aggregator] = Aggregator
 
     def parameter_sets(self, round_: Round) -> list[Parameters]:
-        """The one set of the round."""
         return [parameters(round_)]
 
     def submit(self, seat: Seat) -> Message:
-        """Steps 3 to 8."""
         (contribution,) = seat.contributions
         return party_submit(seat.engine, seat.round, seat.secrets, seat.me, contribution, seat.rng)
 
     def open(
         self, engine: Engine, round_: Round, secrets: PartySecrets, roster: tuple[str, ...], answer: bytes
     ) -> Verdict:
-        """Step 12 and the verification."""
         results = decode(answer, BlindedResults, sender=AGGREGATOR)
         require_roster(results.roster, roster)
         return party_open(engine, round_, secrets, results)
 
     def soundness_bits(self, round_: Round) -> float:
-        """The paper's guessing bound."""
         return soundness_bits(the_form(round_).terms, SPLITS.of(round_))
 
 

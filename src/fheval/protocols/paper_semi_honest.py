@@ -270,18 +270,15 @@ class PaperSemiHonest(OpenedByAll):
     aggregator: type[base.Aggregator] = Aggregator
 
     def parameter_sets(self, round_: Round) -> list[Parameters]:
-        """The one set of the round."""
         return [parameters(round_)]
 
     def submit(self, seat: Seat) -> Message:
-        """Steps 3 and 4."""
         (contribution,) = seat.contributions
         return party_submit(seat.engine, seat.round, seat.secrets, seat.me, contribution)
 
     def open(
         self, engine: Engine, round_: Round, secrets: PartySecrets, roster: tuple[str, ...], answer: bytes
     ) -> Verdict:
-        """Step 9."""
         result = decode(answer, BlindedResult, sender=AGGREGATOR)
         require_roster(result.roster, roster)
         return party_open(engine, round_, secrets, result)

@@ -226,10 +226,12 @@ class SealedVerdict(Message, frozen=True, kw_only=True):
     box: bytes
 
 
-class _PlainVerdict(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class _WrittenVerdict(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A verdict with its ratios as text, "" for none: msgpack's integers have 64 bits."""
+
     ending: Ending
     roster: tuple[str, ...]
-    ratios: tuple[tuple[str, str] | None, ...]
+    ratios: tuple[str, ...]
     counts: tuple[int, ...]
     verified: bool | None
     soundness_bits: float | None
@@ -240,37 +242,17 @@ class _PlainVerdict(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
 def verdict_to_bytes(verdict: Verdict) -> bytes:
     """Write a verdict; `verdict_from_bytes` reads it."""
-    ratios = (None if ratio is None else Fraction(ratio).as_integer_ratio() for ratio in verdict.ratios)
-    return msgspec.msgpack.encode(
-        _PlainVerdict(
-            ending=verdict.ending,
-            roster=verdict.roster,
-            ratios=tuple(None if pair is None else (str(pair[0]), str(pair[1])) for pair in ratios),
-            counts=verdict.counts,
-            verified=verdict.verified,
-            soundness_bits=verdict.soundness_bits,
-            hiding_bits=verdict.hiding_bits,
-            answer=verdict.answer,
-            checked=verdict.checked,
-        )
-    )
+    values = {name: getattr(verdict, name) for name in _WrittenVerdict.__struct_fields__}
+    values["ratios"] = tuple("" if ratio is None else str(Fraction(ratio)) for ratio in verdict.ratios)
+    return msgspec.msgpack.encode(_WrittenVerdict(**values))
 
 
 def verdict_from_bytes(data: bytes) -> Verdict:
     """Read a verdict, or raise a `ValueError` or `ZeroDivisionError`."""
-    plain = msgspec.msgpack.decode(data, type=_PlainVerdict)
-    ratios = tuple(None if pair is None else Fraction(int(pair[0]), int(pair[1])) for pair in plain.ratios)
-    return Verdict(
-        ending=plain.ending,
-        roster=plain.roster,
-        ratios=ratios,
-        counts=plain.counts,
-        verified=plain.verified,
-        soundness_bits=plain.soundness_bits,
-        hiding_bits=plain.hiding_bits,
-        answer=plain.answer,
-        checked=plain.checked,
-    )
+    values = msgspec.structs.asdict(msgspec.msgpack.decode(data, type=_WrittenVerdict))
+    pairs = [text.partition("/") for text in values["ratios"]]
+    values["ratios"] = tuple(Fraction(int(top), int(bottom or 1)) if top else None for top, _, bottom in pairs)
+    return Verdict(**values)
 
 
 def leader_seal(round_: Round, secrets: PartySecrets, verdict: Verdict, rng: Randomness) -> SealedVerdict:
