@@ -26,7 +26,7 @@ def play(trial: Trial, meddle: Meddle, protocol: str = "padded") -> Report:
     def exchange(asked: Exchange) -> dict[str, bytes]:
         return meddle(asked, dict(in_process(trial.handlers())(asked)))
 
-    return drive(trial.conduct(trial.plan(protocol), rng=PicksTheFirst()), exchange)
+    return drive(trial.conduct(trial.study(protocol), rng=PicksTheFirst()), exchange)
 
 
 def at(stage: Stage, change: Callable[[dict[str, bytes]], dict[str, bytes]]) -> Meddle:
@@ -73,13 +73,26 @@ def test_a_bad_upload_is_a_dropout(trial: Trial, protocol: str, spoiled: str) ->
 def test_a_bad_reply_of_the_leader_makes_another_lead(
     trial: Trial, stage: Stage, change: Callable[[bytes], bytes]
 ) -> None:
-    report = play(trial, at(stage, lambda replies: {name: change(data) for name, data in replies.items()}))
+    def meddle(asked: Exchange, replies: dict[str, bytes]) -> dict[str, bytes]:
+        spoiled = asked.stage is stage and "alder" in replies
+        return replies | {"alder": change(replies["alder"])} if spoiled else replies
+
+    report = play(trial, meddle)
     first, second = report.attempts
     assert (first.leader, second.leader) == ("alder", "birch")
     assert first.failure is not None
     assert "alder" in first.failure
     assert second.failure is None
     assert report.roster == NAMES[1:]
+
+
+@pytest.mark.parametrize("change", [lambda _: REFUSAL, lambda _: b"noise", altered])
+def test_a_bad_reply_to_the_result_is_asked_for_again(trial: Trial, change: Callable[[bytes], bytes]) -> None:
+    """The leader may have opened the answer: one more round would be one more release."""
+    report = play(trial, at(Stage.RESULT, lambda replies: {name: change(data) for name, data in replies.items()}))
+    assert len(report.attempts) == 1
+    assert report.confirmed == NAMES
+    assert all(len(trial.ledgers[name].history()) == 1 for name in NAMES)
 
 
 def test_a_set_up_that_leaves_a_party_out(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,13 +124,13 @@ def test_every_attempt_has_its_own_round(trial: Trial) -> None:
         return {}
 
     with pytest.raises((TransportError, CohortTooSmall)):
-        drive(trial.conduct(trial.plan()), exchange)
+        drive(trial.conduct(trial.study()), exchange)
     assert len(set(asked)) == len(asked) == 3
 
 
 def test_members_that_the_policy_does_not_know(trial: Trial) -> None:
     with pytest.raises(RemoteProtocolError, match="'oak' is not a member"):
-        trial.play(trial.plan(members=(*NAMES, "oak")))
+        trial.play(members=(*NAMES, "oak"))
 
 
 def test_a_report_has_no_result(trial: Trial) -> None:
@@ -131,5 +144,5 @@ def test_a_handler_that_does_not_answer(trial: Trial) -> None:
         raise TransportError("Nobody there.")
 
     handlers = {**trial.handlers(), "maple": silent}
-    report = drive(trial.conduct(trial.plan(), rng=PicksTheFirst()), in_process(handlers))
+    report = drive(trial.conduct(trial.study(), rng=PicksTheFirst()), in_process(handlers))
     assert report.dropped == ("maple",)
