@@ -18,8 +18,8 @@ Data = list[tuple[NDArray[np.int64], NDArray[np.float64]]]
 def fheval(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Session:
     """Commands on a terminal of a known width, with the plaintext engine whatever `--engine` says."""
     monkeypatch.setenv("COLUMNS", "100")
-    for module in ("request", "demo"):
-        monkeypatch.setattr(f"fheval.cli.{module}.load_engine", _plaintext_engine)
+    for module in ("cli.demo", "evaluation.run"):
+        monkeypatch.setattr(f"fheval.{module}.load_engine", _plaintext_engine)
     return Session(capsys)
 
 

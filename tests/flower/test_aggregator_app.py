@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 from fheval.errors import CohortTooSmall, ConfigError
 from fheval.flower import exchange as exchange_module
 from fheval.flower.aggregator import carry_out, main
-from fheval.flower.orders import Order, Summary, place_order, read_outcome
+from fheval.flower.orders import Order, Summary, place_order, read_end
 from fheval.flower.relay import make_app
 from fheval.flower.state import STATE_VARIABLE, Registered, Registry, State
 from flower.app_grid import AppGrid
@@ -184,7 +184,7 @@ def test_the_app_leaves_its_outcome_for_the_command(
     monkeypatch.setenv(STATE_VARIABLE, os.fspath(state.directory))
     place_order(state, "ab12", parties.order("padded", 1e-4))
     main(cast(Grid, grid), run_context("ab12"))
-    outcome = read_outcome(state, "ab12")
+    outcome = read_end(state, "ab12")
     assert outcome is not None
     assert outcome.summary is not None
     assert outcome.failure is None
@@ -198,7 +198,7 @@ def test_the_app_leaves_its_failure_too_and_fails(
     place_order(state, "ab12", parties.order("padded", 1e-4, timeout=0.5))
     with pytest.raises(CohortTooSmall):
         main(cast(Grid, grid), run_context("ab12"))
-    outcome = read_outcome(state, "ab12")
+    outcome = read_end(state, "ab12")
     assert outcome is not None
     assert outcome.failure is not None
     assert outcome.failure.kind == "CohortTooSmall"

@@ -10,12 +10,14 @@ import pytest
 
 from fheval.aggregator.conductor import Report, drive, in_process
 from fheval.aggregator.round_in_play import Exchange
+from fheval.consortium import Identity
 from fheval.errors import CohortTooSmall, RemoteProtocolError, TransportError
+from fheval.party.context import RoundContext
 from fheval.party.epoch import make_keys
-from fheval.party.messages import REFUSAL, KeySetUp, Reply
+from fheval.party.messages import REFUSAL, KeySetUp, Reply, Submission
 from fheval.protocols.base import Stage
-from fheval.wire import decode, encode
-from vault.trial import NAMES, PADDED, PicksTheFirst, Trial
+from fheval.wire import Message, decode, encode
+from vault.trial import NAMES, PADDED, RULES, PicksTheFirst, Trial
 
 Meddle = Callable[[Exchange, dict[str, bytes]], dict[str, bytes]]
 
@@ -66,6 +68,46 @@ def test_a_bad_upload_is_a_dropout(trial: Trial, protocol: str, spoiled: str) ->
     assert report.dropped == ("maple",)
     assert len(report.attempts) == 1
     assert trial.released("alder") == pytest.approx(trial.pooled(NAMES[:4]), abs=1e-4)
+
+
+class Impostor:
+    """Lets one member sign, under its own name, an upload that claims to be another's."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, member: str, claimed: str) -> None:
+        honest = RoundContext.reply
+        self.signed = 0
+
+        def reply(context: RoundContext, identity: Identity, stage: Stage, body: Message) -> bytes:
+            if identity.name == member and isinstance(body, Submission):
+                upload: Any = decode(body.upload, context.protocol.aggregator.upload, sender=member)
+                body = Submission(
+                    upload=encode(msgspec.structs.replace(upload, sender=claimed)), wants_answer=body.wants_answer
+                )
+                self.signed += 1
+            return honest(context, identity, stage, body)
+
+        monkeypatch.setattr(RoundContext, "reply", reply)
+
+
+@pytest.mark.parametrize("release", ["ratios", "curve"])
+@pytest.mark.parametrize("protocol", [*PADDED, "paper-semi-honest"])
+@pytest.mark.parametrize(("member", "claimed"), [("birch", "maple"), ("maple", "birch"), ("maple", "oak")])
+def test_an_upload_in_another_members_name_is_not_taken(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch, protocol: str, member: str, claimed: str, release: str
+) -> None:
+    """Or whoever came first could speak for another, whose own upload would then count as a repetition."""
+    if release == "curve" and protocol not in PADDED:
+        return
+    trial.consortium.sign(msgspec.structs.replace(RULES, allow_curves=True))
+    trial.start()
+    impostor = Impostor(monkeypatch, member, claimed)
+    study = trial.study(protocol, release=release)
+    report = drive(trial.conduct(study, rng=PicksTheFirst()), in_process(trial.handlers()))
+    assert impostor.signed == 1
+    rest = tuple(name for name in NAMES if name != member)
+    assert (report.roster, report.dropped, len(report.attempts)) == (rest, (member,), 1)
+    if release == "ratios":
+        assert trial.released("alder") == pytest.approx(trial.pooled(rest), abs=1e-4)
 
 
 @pytest.mark.parametrize("stage", [Stage.SETUP, Stage.PADS, Stage.RESULT])
