@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from fractions import Fraction
 from pathlib import Path
 from typing import cast
 
@@ -96,7 +97,7 @@ def test_neither_bytes_nor_summary_hold_the_result(parties: Parties, grid: AppGr
     verdict = parties.verdicts(parties.members[0])[-1]
     assert verdict is not None
     ratio = verdict.ratios[0]
-    assert ratio is not None
+    assert isinstance(ratio, Fraction)
     shown = [str(float(ratio))[:7].encode(), str(ratio.numerator).encode() + b"/", b"label,score"]
     seen = [*grid.bytes_seen, msgspec.json.encode(summary)]
     assert len(seen) > 20

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
+import msgspec
 import pytest
 
 from fheval.consortium import Rules
@@ -13,6 +14,7 @@ from fheval.counting import Grid
 from fheval.errors import CohortTooSmall
 from fheval.party.messages import REFUSAL, Epoch, Opening, Submit, request
 from fheval.protocols.base import Stage
+from fheval.study import Study
 from vault.requests import a_party, another, first_words, is_refused, of_study, played_until, set_up
 from vault.trial import NAMES, Trial
 
@@ -122,6 +124,45 @@ def test_bytes_that_are_no_study(
     study = change(strict.study)
     assert study != strict.study
     is_refused_at(trial, stage, of_study(another(strict), study), reason, caplog)
+
+
+MANY = tuple(map(str, range(400)))
+
+
+@pytest.mark.parametrize(
+    ("reason", "changes"),
+    [
+        ("The batch has 800,000 products", asks_for(5, models=MANY, classes=MANY)),
+        ("The batch has 1,995,005 products", asks_for(5, groups=tuple(map(str, range(399_000))))),
+        ("has room for 1048576 counts", asks_for(5, models=MANY, classes=MANY, release="curve")),
+    ],
+)
+@pytest.mark.parametrize("stage", [Stage.SETUP, Stage.SUBMIT])
+def test_lists_whose_product_would_fill_the_memory(
+    trial: Trial,
+    strict: Opening,
+    caplog: Log,
+    monkeypatch: pytest.MonkeyPatch,
+    stage: Stage,
+    reason: str,
+    changes: dict[str, Any],
+) -> None:
+    """A description of a hundred kilobytes could ask for billions of numbers: they are counted before any is listed."""
+    told = another(strict, **changes)
+
+    def listed(*_: object) -> NoReturn:
+        raise AssertionError
+
+    monkeypatch.setattr(Study, "slices", listed)
+    is_refused_at(trial, stage, told, reason, caplog)
+
+
+def test_slices_are_counted_as_they_are_listed() -> None:
+    asked = Study(protocol="padded", precision=None, grid=Grid.even(5), models=("a", "b"), metrics=("auc", "brier"))
+    for study in (asked, msgspec.structs.replace(asked, classes=("x", "y", "z"))):
+        for groups in ((), ("f", "m", "d")):
+            assert study.number_of_slices(groups) == len(study.slices(groups))
+            assert len(study.forms(groups)) == 2 * len(study.slices(groups))
 
 
 @pytest.mark.parametrize("stage", [Stage.SETUP, Stage.SUBMIT])

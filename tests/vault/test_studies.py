@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from numpy.typing import NDArray
 from rich.console import Console
 
@@ -96,7 +97,7 @@ def asked(trial: Trial, protocol: str = "padded", **changes: Any) -> list[dict[s
 
 
 def asking(**changes: Any) -> Study:
-    return Study(**({"protocol": "padded", "precision": 1e-4, "grid": GRID} | changes))
+    return replace(Study(protocol="padded", precision=1e-4, grid=GRID), **changes)
 
 
 def row_of(rows: list[dict[str, Any]], **wanted: Any) -> dict[str, Any]:
