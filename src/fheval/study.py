@@ -251,6 +251,10 @@ class Study(Message, frozen=True, kw_only=True):
         labels: Sequence[str | None] = self.classes or (None,)
         return [Slice(*each) for each in product(self.models, labels, (None, *groups))]
 
+    def number_of_slices(self, groups: Sequence[str] = ()) -> int:
+        """How many there are, without listing them: names cost the sender little, and their products much."""
+        return len(self.models) * (len(self.classes) or 1) * (1 + len(groups))
+
     def evaluations(self, groups: Sequence[str] = ()) -> list[Evaluation]:
         """All released numbers but for resamples, in the order of the forms."""
         return [Evaluation(spec, where) for spec, where in product(self.specs, self.slices(groups))]
@@ -265,16 +269,17 @@ class Study(Message, frozen=True, kw_only=True):
             spec: [spec.metric.form(len(self.grid), samples) for samples in (self.max_samples, weighted)]
             for spec in self.specs
         }
-        forms: list[Form] = []
-        for evaluation in self.evaluations(groups):
-            once, resampled = shapes[evaluation.spec]
-            forms += [once, *[resampled] * self.replicates]
-        terms = sum(form.terms for form in forms)
+        each = sum(once.terms + self.replicates * resampled.terms for once, resampled in shapes.values())
+        terms = self.number_of_slices(groups) * each
         if terms > MOST_TERMS:
             raise StudyError(
                 f"The batch has {terms:,} products and a round takes {MOST_TERMS:,}. "
                 "Ask for fewer decision points, resamples, groups or metrics at once."
             )
+        forms: list[Form] = []
+        for evaluation in self.evaluations(groups):
+            once, resampled = shapes[evaluation.spec]
+            forms += [once, *[resampled] * self.replicates]
         return tuple(forms)
 
     def require_rows(self, rows: int) -> None:
@@ -316,7 +321,7 @@ class Study(Message, frozen=True, kw_only=True):
             leader=call.leader,
             groups=call.groups,
             forms=() if curve else self.forms(call.groups),
-            sums=len(self.slices(call.groups)) * width,
+            sums=self.number_of_slices(call.groups) * width,
             precision=self.precision,
             minimum_cohort=self.minimum_cohort,
             max_samples=self.max_samples,

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fheval.metrics.question import Question
+from msgspec.structs import replace
 
 from cli.session import Session, command
-from fheval.aggregator.conductor import Plan, Report, conduct, drive
+from fheval.aggregator.conductor import Report, conduct, drive
 from fheval.aggregator.round_in_play import Exchange
 from fheval.consortium import verify
 from fheval.consortium.authority import load_authority
@@ -30,6 +30,7 @@ from fheval.party.client import ask
 from fheval.party.messages import REFUSAL, Greeting, Hello, Reply, request
 from fheval.protocols.base import Stage
 from fheval.secrets import SystemRandomness
+from fheval.study import Study
 from fheval.wire import decode
 from vault.requests import changed
 from vault.trial import write_scores
@@ -105,20 +106,17 @@ def stopped(process: subprocess.Popen[str]) -> str:
     return log
 
 
-ONE_AUC = Question(grid=Grid.even(POINTS))
+ONE_AUC = Study(protocol="padded", precision=1e-4, grid=Grid.even(POINTS))
 
 
-def play(
-    kits: Path, question: Question = ONE_AUC, meddle: Callable[[Stage, bytes], bytes] = lambda _, data: data
-) -> Report:
+def play(kits: Path, study: Study = ONE_AUC, meddle: Callable[[Stage, bytes], bytes] = lambda _, data: data) -> Report:
     policy = load_authority(kits.parent).policy()
     assert policy is not None
-    plan = Plan(members=NAMES, protocol="padded", engine="seal", question=question, precision=1e-4)
 
     def exchange(asked: Exchange) -> dict[str, bytes]:
         return {name: ask(socket_of(kits, name), meddle(asked.stage, data)) for name, data in asked.requests.items()}
 
-    return drive(conduct(plan, policy, load_engine("seal"), SystemRandomness()), exchange)
+    return drive(conduct(study, NAMES, policy, load_engine("seal"), SystemRandomness()), exchange)
 
 
 def test_a_round_among_processes(kits: Path, fheval: Session) -> None:
@@ -162,13 +160,11 @@ def test_two_models_among_processes(kits: Path, fheval: Session, folder: Path) -
         for model, counts in pooled.items():
             counts.append(Counts.from_scores(labels, scores[model], POINTS))
     options = ["--label-column", "sick", "--score-column", "first=risk v1", "--score-column", "second"]
-    question = Question(
-        grid=Grid.even(POINTS), models=("first", "second"), replicates=40, confidence=0.95, by_cluster=True
-    )
+    study = replace(ONE_AUC, models=("first", "second"), replicates=40, interval=0.95, by_cluster=True)
     with running(kits, *NAMES, options=[*options, "--cluster-column", "patient"]) as vaults:
-        assert play(kits, question).confirmed == NAMES
+        assert play(kits, study).confirmed == NAMES
         with pytest.raises(CohortTooSmall):
-            play(kits, Question(grid=Grid.even(POINTS), models=("first", "patient")))
+            play(kits, replace(ONE_AUC, models=("first", "patient")))
         log = stopped(vaults["cedar"])
     assert "Rounds may ask about: models 'first', 'second'; clusters of rows." in log
     *_, found = fheval("vault", "rounds", "--kit", kits / "birch", "--json", "-").json()["rounds"]
@@ -187,7 +183,7 @@ def test_vaults_that_check_results(kits: Path, fheval: Session) -> None:
     """The second aggregator leaves out what they asked for."""
 
     def leave_out(stage: Stage, data: bytes) -> bytes:
-        return changed(data, answer=None) if stage is Stage.BROADCAST else data
+        return changed(data, shown=None) if stage is Stage.BROADCAST else data
 
     with running(kits, *NAMES, options=["--check-results"]) as vaults:
         honest, lying = play(kits), play(kits, meddle=leave_out)

@@ -14,9 +14,9 @@ from fheval.consortium.authority import create_authority
 from fheval.consortium.enrolment import enrol_aggregator, enrol_with_new_keys
 from fheval.counting import Counts, Grid
 from fheval.flower.orders import Order
-from fheval.metrics.question import Question
 from fheval.party.ledger import Ledger
-from fheval.party.verdict import Verdict
+from fheval.protocols.round import Verdict
+from fheval.study import Study
 
 POINTS = 50
 ROWS = 40
@@ -30,18 +30,17 @@ class Parties:
     members: tuple[str, ...]
 
     def order(self, protocol: str, precision: float | None, *, timeout: float = 30.0) -> Order:
+        study = Study(
+            protocol=protocol,
+            grid=Grid.even(POINTS),
+            precision=precision,
+            options=(("runs", 3),) if protocol == "padded-verified" else (),
+        )
         return Order(
             kit=str(self.root / "hub"),
             members=self.members,
-            protocol=protocol,
+            study=study.to_bytes(),
             engine=None,
-            question=Question(grid=Grid.even(POINTS)).to_bytes(),
-            precision=precision,
-            minimum_cohort=3,
-            max_samples=1 << 24,
-            splits=4,
-            runs=3,
-            packing="paper",
             timeout=timeout,
             patience=5.0,
         )

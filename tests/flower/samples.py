@@ -7,15 +7,8 @@ from fheval.flower.orders import Order, Summary, TriedRound
 ORDER = Order(
     kit="/kits/hub",
     members=("alder", "birch", "cedar"),
-    protocol="padded",
+    study=bytes(range(256)),
     engine=None,
-    question=bytes(range(256)),
-    precision=None,
-    minimum_cohort=3,
-    max_samples=1 << 24,
-    splits=4,
-    runs=3,
-    packing="paper",
     timeout=30.0,
     patience=5.0,
 )

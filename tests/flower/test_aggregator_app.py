@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from fractions import Fraction
 from pathlib import Path
 from typing import cast
 
@@ -14,7 +15,7 @@ from flwr.serverapp import Grid
 from fheval.errors import CohortTooSmall, ConfigError
 from fheval.flower import exchange as exchange_module
 from fheval.flower.aggregator import carry_out, main
-from fheval.flower.orders import Order, Summary, place_order, read_outcome
+from fheval.flower.orders import Order, Summary, place_order, read_end
 from fheval.flower.relay import make_app
 from fheval.flower.state import STATE_VARIABLE, Registered, Registry, State
 from flower.app_grid import AppGrid
@@ -96,7 +97,7 @@ def test_neither_bytes_nor_summary_hold_the_result(parties: Parties, grid: AppGr
     verdict = parties.verdicts(parties.members[0])[-1]
     assert verdict is not None
     ratio = verdict.ratios[0]
-    assert ratio is not None
+    assert isinstance(ratio, Fraction)
     shown = [str(float(ratio))[:7].encode(), str(ratio.numerator).encode() + b"/", b"label,score"]
     seen = [*grid.bytes_seen, msgspec.json.encode(summary)]
     assert len(seen) > 20
@@ -184,7 +185,7 @@ def test_the_app_leaves_its_outcome_for_the_command(
     monkeypatch.setenv(STATE_VARIABLE, os.fspath(state.directory))
     place_order(state, "ab12", parties.order("padded", 1e-4))
     main(cast(Grid, grid), run_context("ab12"))
-    outcome = read_outcome(state, "ab12")
+    outcome = read_end(state, "ab12")
     assert outcome is not None
     assert outcome.summary is not None
     assert outcome.failure is None
@@ -198,7 +199,7 @@ def test_the_app_leaves_its_failure_too_and_fails(
     place_order(state, "ab12", parties.order("padded", 1e-4, timeout=0.5))
     with pytest.raises(CohortTooSmall):
         main(cast(Grid, grid), run_context("ab12"))
-    outcome = read_outcome(state, "ab12")
+    outcome = read_end(state, "ab12")
     assert outcome is not None
     assert outcome.failure is not None
     assert outcome.failure.kind == "CohortTooSmall"

@@ -20,7 +20,7 @@ from fheval.errors import ConfigError
 from fheval.flower.orders import Order, Summary
 from fheval.flower.state import State
 from fheval.flower.supernode import node_config
-from fheval.metrics.question import Question
+from fheval.study import Study
 from flower.parties import Parties, make_parties
 from flower.samples import SUMMARY
 
@@ -64,9 +64,9 @@ def test_a_round_as_it_is_asked_for_by_default(
     done = evaluate(fheval, parties, tmp_path)
     assert (done.status, done.err) == (0, "")
     (order,) = carried.orders
-    question = Question.from_bytes(order.question)
-    assert (order.protocol, order.precision, order.members) == ("padded", 1e-4, parties.members)
-    assert (len(question.grid), question.metrics, order.minimum_cohort) == (1000, ("auc",), 3)
+    study = Study.from_bytes(order.study)
+    assert (study.protocol, study.precision, order.members) == ("padded", 1e-4, parties.members)
+    assert (len(study.grid), study.metrics, study.minimum_cohort) == (1000, ("auc",), 3)
 
 
 def test_what_it_says_about_a_round(fheval: Session, parties: Parties, carried: Carried, tmp_path: Path) -> None:
@@ -96,32 +96,47 @@ def test_options_reach_the_order(fheval: Session, parties: Parties, carried: Car
     options += ["--member", "member-002", "--member", "member-000", "--timeout", "7", "--minimum-cohort", "5"]
     assert evaluate(fheval, parties, tmp_path, *options).status == 0
     (order,) = carried.orders
-    question = Question.from_bytes(order.question)
-    assert (order.protocol, order.precision) == ("padded-verified", None)
-    assert (len(question.grid), question.metrics) == (25, ("auc", "f1@0.3"))
-    assert (order.members, order.timeout, order.minimum_cohort) == (("member-002", "member-000"), 7.0, 5)
+    study = Study.from_bytes(order.study)
+    assert (study.protocol, study.precision) == ("padded-verified", None)
+    assert (len(study.grid), study.metrics) == (25, ("auc", "f1@0.3"))
+    assert (order.members, order.timeout, study.minimum_cohort) == (("member-002", "member-000"), 7.0, 5)
 
 
-def test_models_classes_and_intervals_reach_the_question(
+def test_models_classes_and_intervals_reach_the_study(
     fheval: Session, parties: Parties, carried: Carried, tmp_path: Path
 ) -> None:
     options = ["--model", "old", "--score-column", "new", "--class", "well", "--class", "flu", "--class", "cold"]
     options += ["--ci", "0.9", "--replicates", "50", "--by-cluster"]
     assert evaluate(fheval, parties, tmp_path, *options).status == 0
-    question = Question.from_bytes(carried.orders[0].question)
-    assert (question.models, question.classes) == (("old", "new"), ("well", "flu", "cold"))
-    assert (question.confidence, question.replicates, question.by_cluster) == (0.9, 50, True)
+    study = Study.from_bytes(carried.orders[0].study)
+    assert (study.models, study.classes) == (("old", "new"), ("well", "flu", "cold"))
+    assert (study.interval, study.replicates, study.by_cluster) == (0.9, 50, True)
     # As many as `fheval evaluate` takes with intervals.
-    assert len(question.grid) == 100
+    assert len(study.grid) == 100
 
 
-def test_values_and_their_range_reach_the_question(
+def test_values_and_their_range_reach_the_study(
     fheval: Session, parties: Parties, carried: Carried, tmp_path: Path
 ) -> None:
     options = ["--metric", "mae", "--target-range", "0:120"]
     assert evaluate(fheval, parties, tmp_path, *options).status == 0
-    question = Question.from_bytes(carried.orders[0].question)
-    assert (question.metrics, question.targets) == (("mae",), (0.0, 120.0))
+    study = Study.from_bytes(carried.orders[0].study)
+    assert (study.metrics, study.target_range) == (("mae",), (0.0, 120.0))
+
+
+def test_a_curve_reaches_the_study(fheval: Session, parties: Parties, carried: Carried, tmp_path: Path) -> None:
+    """Whether it is allowed, each vault looks up in its policy."""
+    assert evaluate(fheval, parties, tmp_path, "--release", "curve", "--allow-curves").status == 0
+    assert Study.from_bytes(carried.orders[0].study).release == "curve"
+
+
+def test_a_study_from_a_file_is_taken_as_it_is(
+    fheval: Session, parties: Parties, carried: Carried, tmp_path: Path
+) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text('name = "spring"\nmetrics = ["auc", "brier"]\ndecision_points = 30\nprecision = 1e-3\n')
+    assert evaluate(fheval, parties, tmp_path, "--study", str(file)).status == 0
+    assert Study.from_bytes(carried.orders[0].study) == Study.from_file(file)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +157,9 @@ def test_values_and_their_range_reach_the_question(
         (["--model", "a", "--model", "b", "--protocol", "paper-semi-honest"], "computes one AUC a round"),
         (["--metric", "mae"], "target"),
         (["--group-column", "sex"], "No such option"),
-        (["--release", "curve"], "No such option"),
+        (["--release", "curve"], "give --allow-curves where all parties agreed"),
+        (["--release", "curve", "--allow-curves", "--metric", "brier"], "Ask for no other metric"),
+        (["--release", "curve", "--allow-curves", "--protocol", "paper-malicious"], "computes one AUC a round"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(

@@ -17,12 +17,12 @@ from fheval.errors import CohortTooSmall, ConfigError, TransportError
 from fheval.flower import evaluation
 from fheval.flower.control import RunStatus
 from fheval.flower.evaluation import APP, evaluate
-from fheval.flower.orders import Failure, Outcome, read_order, write_outcome
+from fheval.flower.orders import Failure, OrderEnd, read_order, write_end
 from fheval.flower.state import Running, State
 from flower.samples import ORDER, SUMMARY
 
-DONE = Outcome(summary=SUMMARY)
-FAILED = Outcome(failure=Failure.of(CohortTooSmall("Only 2 members answered.")))
+DONE = OrderEnd(summary=SUMMARY)
+FAILED = OrderEnd(failure=Failure.of(CohortTooSmall("Only 2 members answered.")))
 
 
 @dataclass
@@ -65,8 +65,8 @@ def control(state: State, monkeypatch: pytest.MonkeyPatch) -> FakeControl:
     return made
 
 
-def leaves(control: FakeControl, outcome: Outcome) -> None:
-    control.play = lambda name: write_outcome(control.state, name, outcome)
+def leaves(control: FakeControl, outcome: OrderEnd) -> None:
+    control.play = lambda name: write_end(control.state, name, outcome)
 
 
 def nothing_left(state: State) -> bool:

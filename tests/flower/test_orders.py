@@ -14,14 +14,14 @@ from fheval.errors import CohortTooSmall, ConfigError, LocalProtocolError, Trans
 from fheval.flower import evaluation
 from fheval.flower.orders import (
     Failure,
-    Outcome,
+    OrderEnd,
     clear_order,
     keep_keys,
     kept_keys,
     place_order,
+    read_end,
     read_order,
-    read_outcome,
-    write_outcome,
+    write_end,
 )
 from fheval.flower.state import Registered, Registry, Running, State
 from fheval.party.messages import Epoch
@@ -50,17 +50,17 @@ def test_an_orders_name_does_not_lead_out_of_the_directory(state: State, name: s
 
 
 def test_an_outcome_is_there_or_not(state: State) -> None:
-    assert read_outcome(state, "ab12") is None
-    outcome = Outcome(failure=Failure.of(CohortTooSmall("Only 2 members answered.")))
-    write_outcome(state, "ab12", outcome)
-    assert read_outcome(state, "ab12") == outcome
+    assert read_end(state, "ab12") is None
+    outcome = OrderEnd(failure=Failure.of(CohortTooSmall("Only 2 members answered.")))
+    write_end(state, "ab12", outcome)
+    assert read_end(state, "ab12") == outcome
 
 
 def test_a_failure_keeps_its_kind_and_with_it_its_exit_status() -> None:
     with pytest.raises(CohortTooSmall, match="Only 2"):
-        evaluation._good(Outcome(failure=Failure.of(CohortTooSmall("Only 2 members answered."))))
+        evaluation._summary(OrderEnd(failure=Failure.of(CohortTooSmall("Only 2 members answered."))))
     with pytest.raises(TransportError, match="without an outcome"):
-        evaluation._good(Outcome())
+        evaluation._summary(OrderEnd())
 
 
 def test_keys_are_kept_for_the_next_round(state: State) -> None:

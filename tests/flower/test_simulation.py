@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fheval.flower.environment import flower_environment, flower_program
-from fheval.flower.orders import Order, Outcome, place_order, read_outcome
+from fheval.flower.orders import Order, OrderEnd, place_order, read_end
 from fheval.flower.processes import Child, free_port
 from fheval.flower.state import STATE_VARIABLE, State
 from flower.parties import Parties, make_parties
@@ -65,7 +65,7 @@ class Simulation:
                 time.sleep(0.2)
         raise AssertionError("SuperLink was not ready")
 
-    def run(self, name: str, order: Order) -> Outcome:
+    def run(self, name: str, order: Order) -> OrderEnd:
         place_order(self.state, name, order)
         resources = f"num-supernodes={PARTIES} client-resources-num-cpus=1 init-args-num-cpus=2"
         started = subprocess.run(
@@ -80,10 +80,10 @@ class Simulation:
         )
         assert json.loads(started.stdout)["success"], started.stdout
         deadline = time.monotonic() + ROUND_SECONDS
-        while (outcome := read_outcome(self.state, name)) is None:
+        while (end := read_end(self.state, name)) is None:
             assert time.monotonic() < deadline, "the round did not end"
             time.sleep(0.5)
-        return outcome
+        return end
 
 
 @pytest.fixture(scope="module")
@@ -104,9 +104,9 @@ def simulation(parties: Parties) -> Iterator[Simulation]:
 def test_fifty_parties(
     parties: Parties, simulation: Simulation, protocol: str, precision: float | None, within: float
 ) -> None:
-    outcome = simulation.run(protocol.replace("-", ""), parties.order(protocol, precision, timeout=200.0))
-    summary = outcome.summary
-    assert summary is not None, outcome.failure
+    end = simulation.run(protocol.replace("-", ""), parties.order(protocol, precision, timeout=200.0))
+    summary = end.summary
+    assert summary is not None, end.failure
     assert sorted(summary.roster) == list(parties.members)
     assert (summary.dropouts, summary.exchanges) == ((), 5)
     truth = parties.pooled()

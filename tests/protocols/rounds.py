@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from fheval.protocols.watch import InProcess
 
 from fheval.counting import Counts
 from fheval.engines import Engine, Parameters
@@ -27,7 +28,6 @@ from fheval.protocols.round import (
     leader_set_up,
     new_round_id,
 )
-from fheval.protocols.watch import InProcess
 from fheval.secrets import Randomness, SystemRandomness
 
 CLEAR = ClearEngine()

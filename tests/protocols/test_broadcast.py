@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import msgspec
 import pytest
+from fheval.protocols.broadcast import SealedOutcome, leader_seal, party_unseal
 
 from fheval import wire
 from fheval.errors import RemoteProtocolError
-from fheval.protocols.broadcast import SealedOutcome, leader_seal, party_unseal
 from fheval.protocols.round import Outcome, PartySecrets
 from fheval.secrets import Secret, Stream, SystemRandomness, new_seed
 from protocols.rounds import a_round, again

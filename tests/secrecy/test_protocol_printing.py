@@ -14,18 +14,18 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from fheval.protocols.broadcast import leader_seal, party_unseal
+from fheval.protocols.watch import InProcess
 
 from fheval import wire
 from fheval.errors import FhevalError, InputError
 from fheval.metrics.forms import auc_contribution
 from fheval.protocols import padded_verified, paper_malicious, run_round
-from fheval.protocols.broadcast import leader_seal, party_unseal
 from fheval.protocols.padded import RosterNotice
 from fheval.protocols.padded_verified import SecretMaps
 from fheval.protocols.paper_malicious import CommonRandomness
 from fheval.protocols.release import RoundedRelease
 from fheval.protocols.round import Outcome, PartySecrets
-from fheval.protocols.watch import InProcess
 from fheval.secrets import Secret, Stream, SystemRandomness
 from fheval.wire import Message
 from protocols.rounds import ALL, CLEAR, PADDED, Cast, a_round, contributions_of, curve

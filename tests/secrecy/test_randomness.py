@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fheval.protocols.watch import InProcess
 
 from fheval.engines import container
 from fheval.protocols import padded, paper_malicious, paper_semi_honest, run_round
 from fheval.protocols.padding import LinearCircuit
 from fheval.protocols.release import RoundedRelease
 from fheval.protocols.round import Round, leader_set_up
-from fheval.protocols.watch import InProcess
 from fheval.secrets import Randomness, Secret, Stream, SystemRandomness
 from fheval.wire import Message
 from protocols.rounds import ALL, CLEAR, PADDED, PAPER, Cast, a_round, contributions_of, curve

@@ -11,25 +11,35 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fheval.metrics.question import Question
-from fheval.party.verdict import Ending, Verdict, leader_seal, party_unseal
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from fheval.aggregator.conductor import Plan, drive
+from fheval.aggregator.conductor import drive
 from fheval.counting import Grid
 from fheval.engines import load_engine
-from fheval.party import epoch, verdict
+from fheval.party import epoch
 from fheval.party.ledger_records import Entry
-from fheval.party.messages import REFUSAL, Epoch, SetUp, Submit, request
-from fheval.party.steps import Answer
+from fheval.party.messages import REFUSAL, Epoch, Relay, Submit, request
+from fheval.party.steps import Answered
 from fheval.protocols import padding
-from fheval.protocols.base import Stage
-from fheval.protocols.round import PartySecrets, PublicSetup, Round, leader_set_up
+from fheval.protocols.base import Answer, Receipt, Seat, Stage
+from fheval.protocols.round import (
+    Ending,
+    PartySecrets,
+    PublicSetup,
+    Round,
+    Verdict,
+    leader_seal,
+    leader_set_up,
+    party_unseal,
+    verdict_to_bytes,
+)
 from fheval.secrets import Secret, SystemRandomness
+from fheval.study import Study
 from keys_consortium import Consortium
-from vault.requests import changed, opened, played_until
-from vault.trial import ALL, CLEAR, NAMES, PADDED, POINTS, Trial, Wire, make_consortium, running
+from vault.requests import changed, first_words, opened, played_until, set_up
+from vault.trial import ALL, CLEAR, NAMES, PADDED, RULES, Trial, Wire, make_consortium, running
 
 Log = pytest.LogCaptureFixture
 
@@ -85,7 +95,7 @@ def test_secrets_are_neither_sent_nor_written_nor_logged(
     trial.start()
     overheard = Overheard(monkeypatch)
     wire = Wire(trial)
-    drive(trial.conduct(trial.plan(protocol)), wire)
+    drive(trial.conduct(trial.study(protocol)), wire)
     places = [data for _, _, data in wire.requests + wire.replies] + on_disk(trial) + [caplog.text.encode()]
     needles = overheard.needles()
     assert len(needles) > 1 or not real
@@ -96,20 +106,20 @@ def test_secrets_are_neither_sent_nor_written_nor_logged(
 
 def test_the_private_keys_of_a_kit_are_neither_sent_nor_written(trial: Trial, consortium: Consortium) -> None:
     wire = Wire(trial)
-    drive(trial.conduct(trial.plan()), wire)
+    drive(trial.conduct(trial.study()), wire)
     places = [data for _, _, data in wire.requests + wire.replies] + on_disk(trial)
     for name in NAMES:
         key = consortium.kit(name).identity.signing_key.reveal().private_bytes_raw()
         assert not holds(key, places)
 
 
-def shows_counts(trial: Trial) -> bool:
+def shows_counts(trial: Trial, study: Study) -> bool:
     """Whether a round shows a party's counts, as an upload has them, in six bytes each, or as the machine has them."""
     wire = Wire(trial)
-    drive(trial.conduct(trial.plan("padded")), wire)
+    drive(trial.conduct(study), wire)
     places = [data for _, _, data in wire.requests + wire.replies] + on_disk(trial)
     for vault in trial.vaults.values():
-        (own,) = vault._data.count(Question(grid=Grid.even(POINTS)), SystemRandomness()).contributions
+        (own,) = vault._data.count(study, SystemRandomness()).share.contributions
         piece = own.left[15:25].astype("<u8")
         packed = piece.view("u1").reshape(-1, 8)[:, :6].tobytes()
         if holds(packed, places) or holds(piece.tobytes(), places):
@@ -117,23 +127,31 @@ def shows_counts(trial: Trial) -> bool:
     return False
 
 
-def test_counts_are_neither_sent_nor_written(trial: Trial) -> None:
-    assert not shows_counts(trial)
+@pytest.fixture(params=["ratios", "curve"])
+def padded(trial: Trial, request: pytest.FixtureRequest) -> Study:
+    """A study of a protocol with pads; the policy allows curves."""
+    trial.consortium.sign(replace(RULES, allow_curves=True))
+    trial.start()
+    return trial.study("padded", release=request.param)
 
 
-def test_without_pads_the_counts_would_be_seen(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_are_neither_sent_nor_written(trial: Trial, padded: Study) -> None:
+    assert not shows_counts(trial, padded)
+
+
+def test_without_pads_the_counts_would_be_seen(trial: Trial, padded: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(padding, "pad", lambda *arguments: np.zeros(arguments[-1], dtype=np.uint64))
-    assert shows_counts(trial)
+    assert shows_counts(trial, padded)
 
 
 def test_the_result_is_neither_sent_nor_logged(trial: Trial, caplog: Log) -> None:
     caplog.set_level(logging.DEBUG)
     wire = Wire(trial)
-    drive(trial.conduct(trial.plan("padded-verified")), wire)
+    drive(trial.conduct(trial.study("padded-verified")), wire)
     found = trial.last("alder").verdict
     assert found is not None
     (ratio,) = found.ratios
-    assert ratio is not None
+    assert isinstance(ratio, Fraction)
     places = [data for _, _, data in wire.requests + wire.replies] + [caplog.text.encode()]
     for needle in (f"{float(ratio):.4f}", str(ratio.numerator).rjust(5, "\0"), str(ratio)):
         assert not holds(needle.encode(), places)
@@ -161,9 +179,9 @@ def test_all_refusals_are_the_same_bytes(trial: Trial) -> None:
     refused = [
         b"",
         b"noise" * 1000,
-        request(Stage.SETUP, SetUp(round=round_)),
-        request(Stage.PADS, Pads(round=round_.id, claims=())),
-        request(Stage.PADS, Pads(round="0" * 32, claims=())),
+        set_up(submit.opening),
+        request(Stage.PADS, Relay(round=round_.id, body=b"")),
+        request(Stage.PADS, Relay(round="0" * 32, body=b"")),
         changed(asked[name], bundle=submit.bundle[:-1]),
         changed(asked[name], box=bytes(submit.box)[:-1]),
         asked[round_.leader],
@@ -175,20 +193,14 @@ def test_all_refusals_are_the_same_bytes(trial: Trial) -> None:
 # Verdicts
 
 
-def a_round(forms: int = 1) -> Round:
-    metrics = ("auc", *(f"recall@0.{digit}" for digit in range(1, forms)))
-    plan = Plan(
-        members=NAMES,
-        protocol="padded",
-        engine="seal",
-        question=Question(grid=Grid.even(5), metrics=metrics),
-        precision=1e-4,
-    )
-    return plan.round(NAMES, "alder", SystemRandomness())
+def a_round(study: Study) -> Round:
+    return study.round(study.call(SystemRandomness(), engine="seal", parties=NAMES, leader="alder"))
 
 
+STUDY = Study(protocol="padded", precision=1e-4, grid=Grid.even(5), metrics=("auc", "recall@0.1", "recall@0.2"))
 SECRETS = PartySecrets(keys=(), seed=Secret(bytes(range(32))))
-ROUND = a_round(3)
+ROUND = a_round(STUDY)
+CURVE = a_round(replace(STUDY, metrics=("auc",), release="curve"))
 
 ratios = st.one_of(
     st.none(),
@@ -212,20 +224,29 @@ verdicts = st.builds(
 def test_a_sealed_verdict_has_one_length_whatever_it_says(said: Verdict) -> None:
     sealed = leader_seal(ROUND, SECRETS, said, SystemRandomness())
     nothing = leader_seal(ROUND, SECRETS, Verdict(ending=Ending.REFUSED, roster=()), SystemRandomness())
-    assert len(sealed.sealed) == len(nothing.sealed)
+    assert len(sealed.box) == len(nothing.box)
     assert party_unseal(ROUND, SECRETS, sealed) == said
+
+
+@given(st.lists(st.integers(0, 2**46 - 1), min_size=CURVE.sums, max_size=CURVE.sums).map(tuple))
+def test_sealed_counts_have_one_length_whatever_they_are(counts: tuple[int, ...]) -> None:
+    said = Verdict(roster=NAMES, counts=counts, verified=True, soundness_bits=91.9, answer=bytes(32))
+    sealed = leader_seal(CURVE, SECRETS, said, SystemRandomness())
+    nothing = leader_seal(CURVE, SECRETS, Verdict(ending=Ending.REFUSED, roster=()), SystemRandomness())
+    assert len(sealed.box) == len(nothing.box)
+    assert party_unseal(CURVE, SECRETS, sealed) == said
 
 
 def test_without_the_filling_the_length_would_tell() -> None:
     accepted = Verdict(ending=Ending.RELEASED, roster=NAMES, ratios=(Fraction(2, 3),))
     refused = Verdict(ending=Ending.REFUSED, roster=NAMES)
-    plain = [verdict.verdict_to_bytes(each) for each in (accepted, refused)]
+    plain = [verdict_to_bytes(each) for each in (accepted, refused)]
     assert len(plain[0]) != len(plain[1])
 
 
 def test_no_two_seals_are_alike() -> None:
     said = Verdict(ending=Ending.REFUSED, roster=NAMES)
-    assert len({leader_seal(ROUND, SECRETS, said, SystemRandomness()).sealed for _ in range(20)}) == 20
+    assert len({leader_seal(ROUND, SECRETS, said, SystemRandomness()).box for _ in range(20)}) == 20
 
 
 # Print
@@ -235,7 +256,7 @@ def test_nothing_prints_what_it_holds() -> None:
     said = Verdict(ending=Ending.RELEASED, roster=NAMES, ratios=(Fraction(31337, 65537),))
     opened_keys = epoch.EpochSecrets(suits="x", secrets=SECRETS)
     entry = Entry(
-        round=ROUND,
+        opening=first_words(STUDY, ROUND),
         epoch=Epoch(id=ROUND.id, leader="alder"),
         stage=Stage.SUBMIT,
         request=b"hunter2",
@@ -243,8 +264,9 @@ def test_nothing_prints_what_it_holds() -> None:
         keys=epoch.EpochBytes(bundle=b"hunter2", box=b"hunter2"),
         verdict=said,
     )
-    answer = Answer(body=ROUND, verdict=said)
-    for shown in map(repr, (said, opened_keys, entry, answer)):
+    answer = Answer(body=Receipt(round=ROUND.id), verdict=said)
+    seat = Seat(engine=CLEAR, round=ROUND, me="alder", secrets=SECRETS, rng=SystemRandomness(), shown=b"hunter2")
+    for shown in map(repr, (said, opened_keys, entry, answer, Answered(answer=answer), seat)):
         assert "31337" not in shown
         assert "hunter2" not in shown
         assert repr(bytes(range(32)))[2:20] not in shown

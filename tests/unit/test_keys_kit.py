@@ -14,15 +14,17 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from fheval.consortium import RoundTerms, Rules, install_policy, load_aggregator_kit, load_kit, supernode_files
+from fheval.consortium import Rules, install_policy, load_aggregator_kit, load_kit, supernode_files
 from fheval.consortium.authority import load_authority
 from fheval.consortium.member_keys import MemberKeys
 from fheval.consortium.policy import sign_policy
 from fheval.consortium.updating import update_local_kits
+from fheval.counting import Grid
 from fheval.errors import ConfigError, RemoteProtocolError
+from fheval.study import Study
 from keys_consortium import DAY, NAMES, NOW, Consortium, consortium
 
-TERMS = RoundTerms(roster=NAMES, protocol="padded", precision=1e-4, decision_points=100, minimum_cohort=3)
+STUDY = Study(protocol="padded", precision=1e-4, grid=Grid.even(100))
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,7 @@ def test_a_kit_loads_as_its_member(made: Consortium) -> None:
     kit = made.kit("alder")
     assert kit.identity.name == "alder"
     assert kit.policy.version == 1
-    assert kit.check_round(TERMS, now=NOW).names() == NAMES
+    assert kit.check_round(STUDY, NAMES, now=NOW).names() == NAMES
 
 
 @pytest.mark.parametrize("name", ["signing.key", "opening.key"])
@@ -169,7 +171,7 @@ def test_a_round_must_include_this_member(made: Consortium) -> None:
     made.sign()
     kit = made.kit("dogwood")
     with pytest.raises(RemoteProtocolError, match="'dogwood' is not on the roster"):
-        kit.check_round(TERMS, now=NOW)
+        kit.check_round(STUDY, NAMES, now=NOW)
     with pytest.raises(RemoteProtocolError, match="'dogwood' is not on the roster"):
         kit.roster(NAMES, now=NOW)
 

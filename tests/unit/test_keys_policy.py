@@ -12,16 +12,18 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from fheval.consortium import Policy, RoundTerms, Rules, TrustAnchor, issuing
+from fheval.consortium import Policy, Rules, TrustAnchor, issuing
 from fheval.consortium.member_keys import MemberKeys
 from fheval.consortium.policy import SignedPolicy, open_policy, sign_policy
 from fheval.consortium.records import domain
+from fheval.counting import Grid
 from fheval.errors import CohortTooSmall, ConfigError, RemoteProtocolError
 from fheval.secrets import Secret
+from fheval.study import Study
 from fheval.wire import HEADER, decode, encode
 from keys_consortium import DAY, NAMES, NOW, Consortium, consortium
 
-TERMS = RoundTerms(roster=NAMES, protocol="padded", precision=1e-4, decision_points=1000, minimum_cohort=3)
+STUDY = Study(protocol="padded", precision=1e-4, grid=Grid.even(1000))
 
 
 @pytest.fixture(scope="module")
@@ -50,58 +52,69 @@ def with_rules(policy: Policy, **changes: Any) -> Policy:
     return changed(policy, rules=msgspec.structs.replace(policy.rules, **changes))
 
 
-def asking(**changes: Any) -> RoundTerms:
-    fields = {name: getattr(TERMS, name) for name in TERMS.__slots__}
-    return RoundTerms(**(fields | changes))
+def asking(**changes: Any) -> Study:
+    return msgspec.structs.replace(STUDY, **changes)
 
 
 def test_a_round_within_the_rules_gets_its_roster_in_order(policy: Policy) -> None:
-    roster = policy.check_round(asking(roster=("cedar", "alder", "birch")), now=NOW)
+    roster = policy.check_round(STUDY, ("cedar", "alder", "birch"), now=NOW)
     assert roster.names() == NAMES
     assert roster.member("birch") == policy.member("birch")
 
 
 @pytest.mark.parametrize(
-    ("terms", "reason"),
+    ("study", "reason"),
     [
         (asking(protocol="paper-malicious"), "Protocol 'paper-malicious' is not allowed"),
-        (asking(protocol=""), "is not allowed"),
         (asking(precision=9.9e-5), r"precision of 9\.9e-05; the finest allowed is 0\.0001"),
         (asking(precision=None), "exact release; the finest allowed is"),
         (asking(precision=0.0), "makes no sense"),
         (asking(precision=-1.0), "makes no sense"),
         (asking(precision=float("nan")), "makes no sense"),
         (asking(precision=float("inf")), "makes no sense"),
-        (asking(decision_points=1001), "1001 decision points; between 2 and 1000"),
-        (asking(decision_points=1), "1 decision points"),
-        (asking(curve=True), "releasing curves is not allowed"),
+        (asking(grid=Grid.even(1001)), "1001 decision points; between 2 and 1000"),
+        (asking(release="curve"), "releasing curves is not allowed"),
         (asking(minimum_cohort=2), "go on with 2 parties"),
-        (asking(roster=("alder", "birch", "dogwood")), "'dogwood' is not a member of Trial under policy version 1"),
-        (asking(roster=("alder", "birch", "birch", "cedar")), "names a member twice"),
     ],
 )
-def test_each_broken_rule_has_its_own_refusal(policy: Policy, terms: RoundTerms, reason: str) -> None:
-    refused(lambda: policy.check_round(terms, now=NOW), reason)
+def test_each_broken_rule_has_its_own_refusal(policy: Policy, study: Study, reason: str) -> None:
+    refused(lambda: policy.check_round(study, NAMES, now=NOW), reason)
+
+
+@pytest.mark.parametrize(
+    ("roster", "reason"),
+    [
+        (("alder", "birch", "dogwood"), "'dogwood' is not a member of Trial under policy version 1"),
+        (("alder", "birch", "birch", "cedar"), "names a member twice"),
+    ],
+)
+def test_a_roster_that_breaks_the_policy(policy: Policy, roster: tuple[str, ...], reason: str) -> None:
+    refused(lambda: policy.check_round(STUDY, roster, now=NOW), reason)
+
+
+def test_rules_refuse_what_no_study_could_say(policy: Policy) -> None:
+    refused(lambda: policy.check_protocol(""), "is not allowed")
+    refused(lambda: policy.check_decision_points(1), "1 decision points")
 
 
 @pytest.mark.parametrize("roster", [(), ("alder", "birch")])
 def test_a_small_cohort_is_refused(policy: Policy, roster: tuple[str, ...]) -> None:
     with pytest.raises(CohortTooSmall, match=f"has {len(roster)} parties.*at least 3"):
-        policy.check_round(asking(roster=roster), now=NOW)
+        policy.check_round(STUDY, roster, now=NOW)
 
 
 def test_a_generous_policy_allows_what_the_default_refuses(policy: Policy) -> None:
     generous = with_rules(
         policy, protocols=("padded-verified",), finest_precision=None, allow_curves=True, minimum_cohort=2
     )
-    terms = asking(protocol="padded-verified", precision=None, curve=True, roster=NAMES[:2], minimum_cohort=2)
-    assert generous.check_round(terms, now=NOW).names() == NAMES[:2]
+    study = asking(protocol="padded-verified", precision=None, release="curve", minimum_cohort=2)
+    assert generous.check_round(study, NAMES[:2], now=NOW).names() == NAMES[:2]
 
 
 def test_a_policy_has_its_dates(policy: Policy) -> None:
     policy.check_dates(now=NOW + 365 * DAY)
-    refused(lambda: policy.check_round(TERMS, now=NOW + 366 * DAY), "version 1 expired on 2032-05-16")
-    refused(lambda: policy.check_round(TERMS, now=NOW - DAY), "is not valid before 2031-05-17 11:50")
+    refused(lambda: policy.check_round(STUDY, NAMES, now=NOW + 366 * DAY), "version 1 expired on 2032-05-16")
+    refused(lambda: policy.check_round(STUDY, NAMES, now=NOW - DAY), "is not valid before 2031-05-17 11:50")
 
 
 def test_releases_are_counted(policy: Policy) -> None:

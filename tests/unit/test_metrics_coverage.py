@@ -12,6 +12,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
+from fheval.metrics.intervals import Estimate
 from fheval.metrics.party import tally_party
 from fheval.metrics.question import Question
 from fheval.protocols.watch import InProcess
@@ -19,7 +20,6 @@ from numpy.typing import NDArray
 
 from fheval import Grid, Table
 from fheval.engines.clear import ClearEngine
-from fheval.metrics.intervals import Estimate
 from fheval.protocols import run_round
 from fheval.protocols.round import Round
 from fheval.secrets import Secret, Stream, derive

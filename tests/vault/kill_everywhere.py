@@ -201,7 +201,7 @@ def one_round(trial: Trial, target: str, fired_at: VaultUnderFire, chance: int) 
                 received[asked.stage] = replies[name]
         return replies
 
-    report = drive(trial.conduct(trial.plan(members=MEMBERS), rng=PicksTheFirst(), attempts=1), exchange)
+    report = drive(trial.conduct(trial.study(), rng=PicksTheFirst(), members=MEMBERS, attempts=1), exchange)
     assert report.confirmed == MEMBERS
     fired_at.stop()
     return received

@@ -10,11 +10,12 @@ import pytest
 
 from fheval.aggregator.conductor import drive
 from fheval.aggregator.round_in_play import Exchange
-from fheval.party.messages import REFUSAL, REQUESTS, Reply, Request, SetUp, request
+from fheval.party.messages import REFUSAL, REQUESTS, Opening, Proof, Relay, Reply, Request, SetUp, request
 from fheval.protocols.base import Stage
-from fheval.protocols.round import Round, new_round_id
+from fheval.protocols.round import Round, RoundCall, new_round_id
 from fheval.secrets import SystemRandomness
-from fheval.wire import Message, decode
+from fheval.study import Study
+from fheval.wire import HEADER, Message, decode
 from vault.trial import NAMES, Trial, Wire
 
 M = TypeVar("M", bound=Message)
@@ -28,19 +29,53 @@ def opened(data: bytes, expected: type[M]) -> M:
 def changed(data: bytes, **changes: Any) -> bytes:
     """The same request with other fields."""
     stage = decode(data, Request, sender="test").stage
-    return request(stage, msgspec.structs.replace(opened(data, REQUESTS[stage]), **changes))
+    return request(stage, msgspec.structs.replace(opened(data, REQUESTS.get(stage, Relay)), **changes))
 
 
-def another(round_: Round, **changes: Any) -> Round:
+def opening_of(data: bytes) -> Opening:
+    """What a request of the first stages says of its round."""
+    opening: Opening = opened(data, REQUESTS[decode(data, Request, sender="test").stage]).opening  # type: ignore[attr-defined]
+    return opening
+
+
+def first_words(study: Study, round_: Round) -> Opening:
+    """What an honest aggregator says of a round."""
+    return Opening(study=study.to_bytes(), call=round_.call)
+
+
+def otherwise(told: Opening, **changes: Any) -> Opening:
+    """The same round, described otherwise: fields of the call or of the study, whether or not they make sense."""
+    of_call = {name: changes.pop(name) for name in RoundCall.__struct_fields__ if name in changes}
+    tag, *values = msgspec.to_builtins(Study.from_bytes(told.study))
+    fields = dict(zip(Study.__struct_fields__, values, strict=True))
+    assert changes.keys() <= fields.keys()
+    study = HEADER + msgspec.msgpack.encode([tag, *(fields | changes).values()])
+    return of_study(told, study, **of_call)
+
+
+def of_study(told: Opening, study: bytes, /, **of_call: Any) -> Opening:
+    """The round with these bytes for a study, called by their hash unless something else is said."""
+    named = {"study": sha256(b"fheval/1 study\0" + study).digest()} | of_call
+    return Opening(study=study, call=msgspec.structs.replace(told.call, **named))
+
+
+def another(told: Opening, **changes: Any) -> Opening:
     """The round under a new id, and whatever else changes."""
-    return msgspec.structs.replace(round_, **({"id": new_round_id(SystemRandomness())} | changes))
+    return otherwise(told, **({"id": new_round_id(SystemRandomness())} | changes))
+
+
+def set_up(told: Opening) -> bytes:
+    """The request to make keys for a round."""
+    return request(Stage.SETUP, SetUp(opening=told))
 
 
 class Stopped(Exception):  # noqa: N818
     """The aggregator goes no further."""
 
 
-def played_until(trial: Trial, stage: Stage, protocol: str = "padded") -> tuple[Wire, Round, dict[str, bytes]]:
+def played_until(
+    trial: Trial, stage: Stage, protocol: str = "padded", **changes: Any
+) -> tuple[Wire, Round, dict[str, bytes]]:
     """Play honestly up to a stage; gives what passed, the round, and the honest requests of that stage."""
     wire = Wire(trial)
     pending: list[Exchange] = []
@@ -51,14 +86,14 @@ def played_until(trial: Trial, stage: Stage, protocol: str = "padded") -> tuple[
             raise Stopped
         return wire(asked)
 
+    study = trial.study(protocol, **changes)
     with pytest.raises(Stopped):
-        drive(trial.conduct(trial.plan(protocol)), exchange)
+        drive(trial.conduct(study), exchange)
     if stage is Stage.SETUP:
         (data,) = pending[0].requests.values()
-        round_ = opened(data, SetUp).round
     else:
-        round_ = opened(wire.request(Stage.SETUP), SetUp).round
-    return wire, round_, dict(pending[0].requests)
+        data = wire.request(Stage.SETUP)
+    return wire, study.round(opening_of(data).call), dict(pending[0].requests)
 
 
 def is_refused(trial: Trial, name: str, data: bytes, reason: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -82,7 +117,7 @@ def a_party(round_: Round) -> str:
     return next(name for name in NAMES if name != round_.leader)
 
 
-def claim_of(reply: bytes) -> Claim:
-    """What an aggregator shows of an upload."""
+def proof_of(reply: bytes) -> Proof:
+    """What an aggregator shows of a reply."""
     read = decode(reply, Reply, sender="test")
-    return Claim(party=read.sender, digest=sha256(read.body).digest(), signature=read.signature)
+    return Proof(party=read.sender, digest=sha256(read.body).digest(), signature=read.signature)

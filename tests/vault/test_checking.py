@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from hashlib import sha256
 from typing import Any
 
 import pytest
-from fheval.party.checking import digest_of
-from fheval.party.verdict import Ending, Verdict, leader_seal
 
 from fheval.aggregator.conductor import Report, drive
 from fheval.aggregator.round_in_play import Exchange
 from fheval.engines import load_engine
-from fheval.party import steps
 from fheval.party.data_set import DataSet
-from fheval.party.messages import Reply, Submission
-from fheval.protocols import PROTOCOLS, padding
+from fheval.party.messages import Relay, Reply, Submission
+from fheval.protocols import PROTOCOLS, base, padding
 from fheval.protocols.base import Receipt, Stage
 from fheval.protocols.padded import PaddedResult
-from fheval.protocols.round import Round
+from fheval.protocols.round import Ending, Round, Verdict, leader_seal
 from fheval.wire import decode, encode
 from vault.requests import changed, is_refused, opened, played_until
 from vault.trial import ALL, NAMES, PADDED, PAPER, PicksTheFirst, Trial, Wire
@@ -41,7 +39,7 @@ def checking(trial: Trial) -> None:
 
 
 def play(trial: Trial, wire: Wire, protocol: str = "padded", **options: Any) -> Report:
-    return drive(trial.conduct(trial.plan(protocol), rng=PicksTheFirst(), **options), wire)
+    return drive(trial.conduct(trial.study(protocol), rng=PicksTheFirst(), **options), wire)
 
 
 def verdict_of(trial: Trial, name: str) -> Verdict:
@@ -138,11 +136,11 @@ def test_a_check_costs_no_exchange_and_those_who_ask_get_the_ciphertexts(trial: 
     shown = {
         name: bytes(answer)
         for stage, name, data in checked.requests
-        if stage is Stage.BROADCAST and (answer := opened(data, Broadcast).answer) is not None
+        if stage is Stage.BROADCAST and (answer := opened(data, Relay).shown) is not None
     }
     assert asked == set(shown) == (set() if protocol in PAPER else set(CHECKING))
     if shown:
-        assert set(shown.values()) == {bytes(opened(checked.request(Stage.RESULT, LEADER), Result).answer)}
+        assert set(shown.values()) == {bytes(opened(checked.request(Stage.RESULT, LEADER), Relay).body)}
 
 
 @pytest.mark.parametrize("protocol", PAPER)
@@ -162,9 +160,9 @@ def test_that_a_metric_is_undefined_is_checked_as_well(trial: Trial, protocol: s
 
 def test_a_refusal_that_the_check_confirms_is_a_refusal(trial: Trial) -> None:
     def meddle(asked: Exchange, name: str, data: bytes) -> bytes:
-        if asked.stage is Stage.RESULT or (asked.stage is Stage.BROADCAST and name in CHECKING):
-            return changed(data, answer=b"noise")
-        return data
+        if asked.stage is Stage.RESULT:
+            return changed(data, body=b"noise")
+        return changed(data, shown=b"noise") if asked.stage is Stage.BROADCAST and name in CHECKING else data
 
     play(trial, Wire(trial, meddle=meddle))
     assert {verdict_of(trial, name).ending for name in NAMES} == {Ending.REFUSED}
@@ -199,7 +197,7 @@ LIES: dict[str, Callable[[Verdict], Verdict]] = {
     "verified otherwise": lambda told: replace(told, verified=not told.verified),
     "sounder": lambda told: replace(told, soundness_bits=1000.0),
     "more hidden": lambda told: replace(told, hiding_bits=1000),
-    "other ciphertexts": lambda told: replace(told, answer=digest_of(b"others")),
+    "other ciphertexts": lambda told: replace(told, answer=sha256(b"others").digest()),
     "no ciphertexts": lambda told: replace(told, answer=b""),
 }
 
@@ -207,7 +205,7 @@ LIES: dict[str, Callable[[Verdict], Verdict]] = {
 def lying(monkeypatch: Patch, lie: Callable[[Verdict], Verdict]) -> None:
     """Let the leader seal something else than it found."""
     monkeypatch.setattr(
-        steps, "leader_seal", lambda round_, secrets, found, rng: leader_seal(round_, secrets, lie(found), rng)
+        base, "leader_seal", lambda round_, secrets, found, rng: leader_seal(round_, secrets, lie(found), rng)
     )
 
 
@@ -293,8 +291,8 @@ def instead(answer: Callable[[bytes], bytes | None]) -> Callable[[Exchange, str,
     """Show this to those who check."""
 
     def meddle(asked: Exchange, _: str, data: bytes) -> bytes:
-        honest = opened(data, Broadcast).answer if asked.stage is Stage.BROADCAST else None
-        return data if honest is None else changed(data, answer=answer(bytes(honest)))
+        honest = opened(data, Relay).shown if asked.stage is Stage.BROADCAST else None
+        return data if honest is None else changed(data, shown=answer(bytes(honest)))
 
     return meddle
 
@@ -334,7 +332,7 @@ class Blindings:
 
     def __init__(self, monkeypatch: Patch, protocol: str) -> None:
         self.second = b""
-        aggregator = PROTOCOLS[protocol].Aggregator
+        aggregator: Any = PROTOCOLS[protocol].aggregator
         honest = aggregator.result
 
         def twice(this: Any, pads: Any) -> PaddedResult:
@@ -352,7 +350,7 @@ def test_a_second_blinding_of_the_same_data_is_never_opened(trial: Trial, monkey
     opened_by = Opened(monkeypatch)
     wire = Wire(trial, meddle=instead(lambda _: both.second))
     play(trial, wire, protocol)
-    first = bytes(opened(wire.request(Stage.RESULT, LEADER), Result).answer)
+    first = bytes(opened(wire.request(Stage.RESULT, LEADER), Relay).body)
     assert both.second not in (b"", first)
     assert opened_by.ciphertexts == [decode(first, PaddedResult, sender="test").ciphertexts]
     assert all(is_not_accepted(trial, name) for name in CHECKING)
@@ -361,7 +359,7 @@ def test_a_second_blinding_of_the_same_data_is_never_opened(trial: Trial, monkey
 def test_the_answer_of_an_earlier_round_is_not_opened(trial: Trial, monkeypatch: Patch) -> None:
     earlier = Wire(trial)
     keys = play(trial, earlier).keys
-    stale = bytes(opened(earlier.request(Stage.RESULT, LEADER), Result).answer)
+    stale = bytes(opened(earlier.request(Stage.RESULT, LEADER), Relay).body)
     opened_by = Opened(monkeypatch)
     play(trial, Wire(trial, meddle=instead(lambda _: stale)), keys=keys)
     assert len(opened_by.ciphertexts) == 1
@@ -372,7 +370,7 @@ def test_ciphertexts_that_nobody_asked_for_are_not_opened(trial: Trial, monkeypa
     opened_by = Opened(monkeypatch)
 
     def meddle(asked: Exchange, name: str, data: bytes) -> bytes:
-        return changed(data, answer=b"noise") if asked.stage is Stage.BROADCAST and name in TRUSTING else data
+        return changed(data, shown=b"noise") if asked.stage is Stage.BROADCAST and name in TRUSTING else data
 
     play(trial, Wire(trial, meddle=meddle))
     assert len(opened_by.ciphertexts) == 1 + len(CHECKING)
@@ -392,7 +390,7 @@ def led_until_broadcast(trial: Trial) -> tuple[Round, dict[str, bytes]]:
 
 def test_what_was_not_accepted_stays_so(trial: Trial, caplog: Log) -> None:
     _, asked = led_until_broadcast(trial)
-    without = changed(asked["birch"], answer=None)
+    without = changed(asked["birch"], shown=None)
     reply = trial.vaults["birch"].handle(without)
     assert trial.vaults["birch"].handle(without) == reply
     is_refused(trial, "birch", asked["birch"], "was answered before, for another request", caplog)
@@ -403,7 +401,7 @@ def test_a_vault_that_asked_checks_after_a_restart_without_the_option(trial: Tri
     _, asked = led_until_broadcast(trial)
     trial.checking.clear()
     trial.start("birch", "cedar")
-    trial.vaults["birch"].handle(changed(asked["birch"], answer=None))
+    trial.vaults["birch"].handle(changed(asked["birch"], shown=None))
     trial.vaults["cedar"].handle(asked["cedar"])
     assert is_not_accepted(trial, "birch")
     assert is_accepted(trial, "cedar")
@@ -426,7 +424,7 @@ def test_a_vault_that_no_longer_knows_what_it_said_does_as_it_is_told_now(trial:
     _, asked = led_until_broadcast(trial)
     for name in CHECKING:
         monkeypatch.setattr(trial.ledgers[name], "reply", lambda *_: None)
-    trial.vaults["birch"].handle(changed(asked["birch"], answer=None))
+    trial.vaults["birch"].handle(changed(asked["birch"], shown=None))
     trial.vaults["cedar"].handle(asked["cedar"])
     assert is_not_accepted(trial, "birch")
     assert verdict_of(trial, "cedar").checked

@@ -10,12 +10,14 @@ import pytest
 
 from fheval.aggregator.conductor import Report, drive, in_process
 from fheval.aggregator.round_in_play import Exchange
+from fheval.consortium import Identity
 from fheval.errors import CohortTooSmall, RemoteProtocolError, TransportError
+from fheval.party.context import RoundContext
 from fheval.party.epoch import make_keys
-from fheval.party.messages import REFUSAL, KeySetUp, Reply
+from fheval.party.messages import REFUSAL, KeySetUp, Reply, Submission
 from fheval.protocols.base import Stage
-from fheval.wire import decode, encode
-from vault.trial import NAMES, PADDED, PicksTheFirst, Trial
+from fheval.wire import Message, decode, encode
+from vault.trial import NAMES, PADDED, RULES, PicksTheFirst, Trial
 
 Meddle = Callable[[Exchange, dict[str, bytes]], dict[str, bytes]]
 
@@ -26,7 +28,7 @@ def play(trial: Trial, meddle: Meddle, protocol: str = "padded") -> Report:
     def exchange(asked: Exchange) -> dict[str, bytes]:
         return meddle(asked, dict(in_process(trial.handlers())(asked)))
 
-    return drive(trial.conduct(trial.plan(protocol), rng=PicksTheFirst()), exchange)
+    return drive(trial.conduct(trial.study(protocol), rng=PicksTheFirst()), exchange)
 
 
 def at(stage: Stage, change: Callable[[dict[str, bytes]], dict[str, bytes]]) -> Meddle:
@@ -68,18 +70,71 @@ def test_a_bad_upload_is_a_dropout(trial: Trial, protocol: str, spoiled: str) ->
     assert trial.released("alder") == pytest.approx(trial.pooled(NAMES[:4]), abs=1e-4)
 
 
+class Impostor:
+    """Lets one member sign, under its own name, an upload that claims to be another's."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, member: str, claimed: str) -> None:
+        honest = RoundContext.reply
+        self.signed = 0
+
+        def reply(context: RoundContext, identity: Identity, stage: Stage, body: Message) -> bytes:
+            if identity.name == member and isinstance(body, Submission):
+                upload: Any = decode(body.upload, context.protocol.aggregator.upload, sender=member)
+                body = Submission(
+                    upload=encode(msgspec.structs.replace(upload, sender=claimed)), wants_answer=body.wants_answer
+                )
+                self.signed += 1
+            return honest(context, identity, stage, body)
+
+        monkeypatch.setattr(RoundContext, "reply", reply)
+
+
+@pytest.mark.parametrize("release", ["ratios", "curve"])
+@pytest.mark.parametrize("protocol", [*PADDED, "paper-semi-honest"])
+@pytest.mark.parametrize(("member", "claimed"), [("birch", "maple"), ("maple", "birch"), ("maple", "oak")])
+def test_an_upload_in_another_members_name_is_not_taken(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch, protocol: str, member: str, claimed: str, release: str
+) -> None:
+    """Or whoever came first could speak for another, whose own upload would then count as a repetition."""
+    if release == "curve" and protocol not in PADDED:
+        return
+    trial.consortium.sign(msgspec.structs.replace(RULES, allow_curves=True))
+    trial.start()
+    impostor = Impostor(monkeypatch, member, claimed)
+    study = trial.study(protocol, release=release)
+    report = drive(trial.conduct(study, rng=PicksTheFirst()), in_process(trial.handlers()))
+    assert impostor.signed == 1
+    rest = tuple(name for name in NAMES if name != member)
+    assert (report.roster, report.dropped, len(report.attempts)) == (rest, (member,), 1)
+    if release == "ratios":
+        assert trial.released("alder") == pytest.approx(trial.pooled(rest), abs=1e-4)
+
+
 @pytest.mark.parametrize("stage", [Stage.SETUP, Stage.PADS, Stage.RESULT])
 @pytest.mark.parametrize("change", [lambda _: REFUSAL, lambda _: b"noise", altered])
 def test_a_bad_reply_of_the_leader_makes_another_lead(
     trial: Trial, stage: Stage, change: Callable[[bytes], bytes]
 ) -> None:
-    report = play(trial, at(stage, lambda replies: {name: change(data) for name, data in replies.items()}))
+    def meddle(asked: Exchange, replies: dict[str, bytes]) -> dict[str, bytes]:
+        spoiled = asked.stage is stage and "alder" in replies
+        return replies | {"alder": change(replies["alder"])} if spoiled else replies
+
+    report = play(trial, meddle)
     first, second = report.attempts
     assert (first.leader, second.leader) == ("alder", "birch")
     assert first.failure is not None
     assert "alder" in first.failure
     assert second.failure is None
     assert report.roster == NAMES[1:]
+
+
+@pytest.mark.parametrize("change", [lambda _: REFUSAL, lambda _: b"noise", altered])
+def test_a_bad_reply_to_the_result_is_asked_for_again(trial: Trial, change: Callable[[bytes], bytes]) -> None:
+    """The leader may have opened the answer: one more round would be one more release."""
+    report = play(trial, at(Stage.RESULT, lambda replies: {name: change(data) for name, data in replies.items()}))
+    assert len(report.attempts) == 1
+    assert report.confirmed == NAMES
+    assert all(len(trial.ledgers[name].history()) == 1 for name in NAMES)
 
 
 def test_a_set_up_that_leaves_a_party_out(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,13 +166,13 @@ def test_every_attempt_has_its_own_round(trial: Trial) -> None:
         return {}
 
     with pytest.raises((TransportError, CohortTooSmall)):
-        drive(trial.conduct(trial.plan()), exchange)
+        drive(trial.conduct(trial.study()), exchange)
     assert len(set(asked)) == len(asked) == 3
 
 
 def test_members_that_the_policy_does_not_know(trial: Trial) -> None:
     with pytest.raises(RemoteProtocolError, match="'oak' is not a member"):
-        trial.play(trial.plan(members=(*NAMES, "oak")))
+        trial.play(members=(*NAMES, "oak"))
 
 
 def test_a_report_has_no_result(trial: Trial) -> None:
@@ -131,5 +186,5 @@ def test_a_handler_that_does_not_answer(trial: Trial) -> None:
         raise TransportError("Nobody there.")
 
     handlers = {**trial.handlers(), "maple": silent}
-    report = drive(trial.conduct(trial.plan(), rng=PicksTheFirst()), in_process(handlers))
+    report = drive(trial.conduct(trial.study(), rng=PicksTheFirst()), in_process(handlers))
     assert report.dropped == ("maple",)

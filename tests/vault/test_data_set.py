@@ -6,18 +6,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from fheval.counting import Grid, count_file
 from fheval.errors import InputError
 from fheval.metrics.forms import auc_contribution
-from fheval.metrics.question import Question
+from fheval.party import data_set
 from fheval.party.columns import AllowedColumns
 from fheval.party.data_set import DataSet
 from fheval.secrets import SystemRandomness
+from fheval.study import Study
 from vault.trial import write_scores
 
 RNG = SystemRandomness()
-AUC = Question(grid=Grid.even(11))
+AUC = Study(protocol="padded", precision=1e-4, grid=Grid.even(11))
 
 
 @pytest.fixture
@@ -29,32 +31,32 @@ def file(tmp_path: Path) -> Path:
 
 def test_it_counts_as_evaluate_does(file: Path) -> None:
     counted = DataSet(file).count(AUC, RNG)
-    (own,) = counted.contributions
+    (own,) = counted.share.contributions
     expected = auc_contribution(count_file(file, AUC.grid))
-    assert counted.samples == 60
+    assert counted.share.rows == 60
     assert np.array_equal(own.left, expected.left)
     assert np.array_equal(own.right, expected.right)
 
 
 def test_other_metrics_and_resamples(file: Path) -> None:
-    question = Question(grid=Grid.even(11), metrics=("auc", "recall@0.5"), replicates=3, confidence=0.3)
-    counted = DataSet(file).count(question, RNG)
-    assert counted.samples == 60
-    assert len(counted.contributions) == len(question.forms(1000)) == 8
+    study = replace(AUC, metrics=("auc", "recall@0.5"), replicates=3, interval=0.3)
+    counted = DataSet(file).count(study, RNG)
+    assert counted.share.rows == 60
+    assert len(counted.share.contributions) == len(study.forms()) == 8
 
 
 def test_the_auc_is_the_same_counted_alone_or_among_others(file: Path) -> None:
-    (alone,) = DataSet(file).count(AUC, RNG).contributions
-    question = Question(grid=Grid.even(11), metrics=("auc", "recall@0.5"))
-    among, _ = DataSet(file).count(question, RNG).contributions
+    (alone,) = DataSet(file).count(AUC, RNG).share.contributions
+    study = replace(AUC, metrics=("auc", "recall@0.5"))
+    among, _ = DataSet(file).count(study, RNG).share.contributions
     assert np.array_equal(alone.left, among.left)
     assert np.array_equal(alone.right, among.right)
 
 
 def test_resamples_are_drawn_anew_for_each_round(file: Path) -> None:
     data = DataSet(file)
-    question = Question(grid=Grid.even(11), replicates=3, confidence=0.3)
-    first, second = (data.count(question, RNG).contributions[1] for _ in range(2))
+    study = replace(AUC, replicates=3, interval=0.3)
+    first, second = (data.count(study, RNG).share.contributions[1] for _ in range(2))
     assert not np.array_equal(first.right, second.right)
 
 
@@ -62,7 +64,7 @@ def test_an_unchanged_file_is_read_once(file: Path, monkeypatch: pytest.MonkeyPa
     data = DataSet(file)
     first = data.count(AUC, RNG)
     monkeypatch.setattr(DataSet, "_hashed", None)
-    monkeypatch.setattr(DataSet, "_counted", None)
+    monkeypatch.setattr(data_set, "count_share", None)
     assert data.count(AUC, RNG) is first
 
 
@@ -72,7 +74,7 @@ def test_a_changed_file_is_another_data_set(file: Path) -> None:
     with file.open("a") as more:
         more.write("1,0.25\n")
     after = data.count(AUC, RNG)
-    assert after.samples == before.samples + 1
+    assert after.share.rows == before.share.rows + 1
     assert after.data_set != before.data_set
 
 

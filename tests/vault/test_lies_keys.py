@@ -9,11 +9,24 @@ import pytest
 
 from fheval.aggregator.conductor import drive
 from fheval.consortium import BundleContext, seal_bundle, sign
-from fheval.party.messages import REFUSAL, Epoch, SetUp, Submit, binding, request
+from fheval.party.messages import REFUSAL, Epoch, Relay, Submit, binding, request
 from fheval.protocols.base import Stage
-from fheval.secrets import Secret, SystemRandomness
+from fheval.protocols.padded import RosterNotice
+from fheval.secrets import Secret
+from fheval.wire import encode
 from keys_consortium import Consortium
-from vault.requests import a_party, another, changed, claim_of, is_refused, opened, played_until
+from vault.requests import (
+    a_party,
+    another,
+    changed,
+    first_words,
+    is_refused,
+    opened,
+    opening_of,
+    played_until,
+    proof_of,
+    set_up,
+)
 from vault.trial import NAMES, RULES, Trial, Wire, make_consortium
 
 Log = pytest.LogCaptureFixture
@@ -25,10 +38,11 @@ def test_a_member_whose_certificate_has_expired(trial: Trial, caplog: Log) -> No
     trial.consortium.sign(RULES)
     members = (*NAMES[:4], "maple-2")
     trial.start(*NAMES[:4])
-    round_ = trial.plan(members=members).round(members, "alder", SystemRandomness())
-    assert trial.vaults["alder"].handle(request(Stage.SETUP, SetUp(round=round_))) != REFUSAL
+    study = trial.study()
+    told = first_words(study, trial.round(study, "alder", members))
+    assert trial.vaults["alder"].handle(set_up(told)) != REFUSAL
     trial.clock.now += timedelta(days=3)
-    is_refused(trial, "alder", request(Stage.SETUP, SetUp(round=another(round_))), "expired", caplog)
+    is_refused(trial, "alder", set_up(another(told)), "expired", caplog)
 
 
 @pytest.fixture(scope="module")
@@ -58,18 +72,17 @@ def test_keys_of_a_leader_with_a_foreign_certificate(trial: Trial, foreign: Cons
 
 def test_an_upload_signed_under_a_foreign_certificate(trial: Trial, foreign: Consortium, caplog: Log) -> None:
     _, round_, asked = played_until(trial, Stage.PADS)
-    pads = opened(asked[round_.leader], Pads)
-    claims = list(pads.claims)
-    impostor = foreign.kit(claims[0].party).identity
+    proofs = list(opened(asked[round_.leader], Relay).proofs)
+    impostor = foreign.kit(proofs[0].party).identity
     signature = sign(
         impostor,
         round_id=binding(round_, Epoch(id=round_.id, leader=round_.leader)),
         stage="submit",
         roster_hash=trial.policy.roster(NAMES).hash(),
-        payload=claims[0].digest,
+        payload=proofs[0].digest,
     )
-    claims[0] = msgspec.structs.replace(claims[0], signature=signature)
-    is_refused(trial, round_.leader, changed(asked[round_.leader], claims=tuple(claims)), "is not signed by", caplog)
+    proofs[0] = msgspec.structs.replace(proofs[0], signature=signature)
+    is_refused(trial, round_.leader, changed(asked[round_.leader], proofs=tuple(proofs)), "is not signed by", caplog)
 
 
 # Bundles
@@ -77,7 +90,7 @@ def test_an_upload_signed_under_a_foreign_certificate(trial: Trial, foreign: Con
 
 def test_a_bundle_of_an_earlier_epoch(trial: Trial, caplog: Log) -> None:
     first = Wire(trial)
-    drive(trial.conduct(trial.plan()), first)
+    drive(trial.conduct(trial.study()), first)
     _, round_, asked = played_until(trial, Stage.SUBMIT)
     name = a_party(round_)
     old = opened(first.request(Stage.SUBMIT, name), Submit)
@@ -92,7 +105,7 @@ def test_other_keys_for_an_epoch_that_is_known(trial: Trial, caplog: Log) -> Non
     wire, round_, _ = played_until(trial, Stage.PADS)
     name = a_party(round_)
     own = opened(wire.request(Stage.SUBMIT, name), Submit)
-    again = Submit(round=another(round_), epoch=own.epoch, bundle=own.bundle, box=bytes(own.box))
+    again = Submit(opening=another(own.opening), epoch=own.epoch, bundle=own.bundle, box=bytes(own.box))
     leader = trial.vaults[round_.leader]._steps.kit.identity
     context = BundleContext(
         epoch=own.epoch.id, roster_hash=trial.policy.roster(NAMES).hash(), policy_hash=trial.policy.hash()
@@ -129,31 +142,33 @@ def test_keys_for_other_parameters(trial: Trial, caplog: Log) -> None:
     wire, round_, _ = played_until(trial, Stage.PADS)
     name = a_party(round_)
     own = opened(wire.request(Stage.SUBMIT, name), Submit)
-    other = another(round_, protocol="paper-semi-honest", precision=None)
-    data = request(Stage.SUBMIT, Submit(round=other, epoch=own.epoch, bundle=own.bundle, box=bytes(own.box)))
+    other = another(own.opening, protocol="paper-semi-honest", precision=None)
+    data = request(Stage.SUBMIT, Submit(opening=other, epoch=own.epoch, bundle=own.bundle, box=bytes(own.box)))
     is_refused(trial, name, data, "other engine or other parameters", caplog)
 
 
 def test_keys_of_another_epoch_for_one_party_alone(trial: Trial, caplog: Log) -> None:
     """What a party signs names the keys that it used, so the leader notices that they are not its own."""
     first = Wire(trial)
-    drive(trial.conduct(trial.plan()), first)
+    drive(trial.conduct(trial.study()), first)
     _, round_, asked = played_until(trial, Stage.SUBMIT)
     victim = a_party(round_)
     old = opened(first.request(Stage.SUBMIT, victim), Submit)
     asked[victim] = changed(asked[victim], epoch=old.epoch, bundle=old.bundle, box=bytes(old.box))
-    claims = tuple(claim_of(trial.vaults[name].handle(data)) for name, data in asked.items())
-    data = request(Stage.PADS, Pads(round=round_.id, claims=claims))
+    proofs = tuple(proof_of(trial.vaults[name].handle(data)) for name, data in asked.items())
+    notice = RosterNotice(round=round_.id, roster=tuple(proof.party for proof in proofs))
+    data = request(Stage.PADS, Relay(round=round_.id, body=encode(notice), proofs=proofs))
     is_refused(trial, round_.leader, data, f"is not signed by {victim}", caplog)
 
 
 def test_keys_that_were_made_under_an_older_policy(trial: Trial, caplog: Log) -> None:
     first = Wire(trial)
-    round_ = drive(trial.conduct(trial.plan()), first).round
+    round_ = drive(trial.conduct(trial.study()), first).round
     trial.consortium.sign(RULES)
     trial.start()
     name = a_party(round_)
-    data = changed(first.request(Stage.SUBMIT, name), round=another(round_))
+    earlier = first.request(Stage.SUBMIT, name)
+    data = changed(earlier, opening=another(opening_of(earlier)))
     is_refused(trial, name, data, "under another policy", caplog)
 
 

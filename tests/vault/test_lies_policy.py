@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
+import msgspec
 import pytest
-from fheval.metrics.question import Question
 
 from fheval.consortium import Rules
 from fheval.counting import Grid
 from fheval.errors import CohortTooSmall
-from fheval.metrics.forms import auc_form
-from fheval.party.messages import Epoch, SetUp, Submit, request
+from fheval.party.messages import REFUSAL, Epoch, Opening, Submit, request
 from fheval.protocols.base import Stage
-from fheval.secrets import SystemRandomness
-from vault.requests import a_party, another, is_refused, played_until
+from fheval.study import Study
+from vault.requests import a_party, another, first_words, is_refused, of_study, played_until, set_up
 from vault.trial import NAMES, Trial
 
 Log = pytest.LogCaptureFixture
@@ -30,14 +30,13 @@ STRICT = Rules(
 
 
 def asks_for(points: int, **changes: Any) -> dict[str, Any]:
-    """The fields of a round over so many decision points, or another question."""
-    question = Question(grid=Grid.even(points), **changes)
-    return {"question": question.to_bytes(), "forms": question.forms(1 << 16)}
+    """The fields of a study over so many decision points, or of another one."""
+    return {"grid": Grid.even(points)} | changes
 
 
 BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("is not allowed; these are", {"protocol": "paper-semi-honest", "precision": None}),
-    ("'plain' is not allowed", {"protocol": "plain"}),
+    ("There is no protocol 'plain'", {"protocol": "plain"}),
     ("the finest allowed is 0.001", {"precision": 1e-4}),
     ("the finest allowed is 0.001", {"precision": None}),
     ("51 decision points", asks_for(51)),
@@ -45,79 +44,169 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("asks for at least 4", {"parties": NAMES[:3], "leader": NAMES[0]}),
     ("'oak' is not a member", {"parties": (*NAMES, "oak")}),
     ("is not on the roster", {"parties": NAMES[1:], "leader": NAMES[1]}),
+    ("is not a party of the round", {"leader": "oak"}),
+    ("A party is named twice", {"parties": (*NAMES, NAMES[0])}),
     ("hexadecimal digits", {"id": "../../etc/passwd"}),
     ("hexadecimal digits", {"id": ""}),
-    ("not a question", {"question": b"noise"}),
-    ("not a question", {"question": b""}),
-    ("longer than any that makes sense", {"question": bytes(1 << 18)}),
-    ("not in canonical form", {"question": Question(grid=Grid.even(9)).to_bytes().replace(b"\x09", b"\xcc\x09", 1)}),
-    ("not those of its question", {"forms": (auc_form(7, 1 << 16),)}),
-    ("not those of its question", {"max_samples": 1 << 20}),
-    ("not those of its question", {"forms": (), "sums": 5}),
-    ("releasing curves is not allowed", {"question": Question(grid=Grid.even(9), curve=True).to_bytes()}),
+    ("of another study", {"study": bytes(32)}),
+    ("of another study", {"study": b""}),
+    ("max_samples must be between", {"max_samples": 0}),
+    ("makes no sense", {"precision": 1.5}),
+    ("releasing curves is not allowed", asks_for(9, release="curve")),
     ("which a vault does not answer about", asks_for(9, group_column="sex", groups=("f",))),
+    ("which a vault does not answer about", asks_for(9, groups=("f",))),
     ("which a vault does not answer about", asks_for(9, group_column="sex")),
     ("names the model 'b', and with --score-column this vault allows none", asks_for(9, models=("b",))),
     ("names the class '0', and with --class this vault allows none", asks_for(9, classes=("0", "1"))),
-    ("this vault has no --cluster-column", asks_for(9, replicates=40, confidence=0.95, by_cluster=True)),
-    ("1001 resamples; 1000 are allowed", asks_for(9, replicates=1001, confidence=0.95)),
-    ("runs; between", {"runs": 10**9}),
-    ("runs; between", {"runs": 0}),
+    ("this vault has no --cluster-column", asks_for(9, replicates=40, interval=0.95, by_cluster=True)),
+    ("1001 resamples; 1000 are allowed", asks_for(9, replicates=1001, interval=0.95)),
+    ("Use a number from 1 to 8", {"protocol": "padded-verified", "options": [("runs", 10**9)]}),
+    ("Use a number from 1 to 8", {"protocol": "padded-verified", "options": [("runs", 0)]}),
+    ("padded has no runs", {"options": [("runs", 2)]}),
     ("this vault has clear", {"engine": "openfhe"}),
 ]
+
+
+def is_refused_at(trial: Trial, stage: Stage, told: Opening, reason: str, caplog: Log, victim: str = "") -> None:
+    """Asked to make keys as a leader, or to submit as a party, a vault has no part in such a round."""
+    leader = told.call.leader
+    data = set_up(told)
+    if stage is Stage.SUBMIT:
+        epoch = Epoch(id=told.call.id, leader=leader)
+        data = request(stage, Submit(opening=told, epoch=epoch, bundle=b"", box=b""))
+    leads = leader if leader in NAMES else "birch"
+    is_refused(
+        trial,
+        victim or (leads if stage is Stage.SETUP else next(name for name in NAMES if name != leader)),
+        data,
+        reason,
+        caplog,
+    )
+
+
+@pytest.fixture
+def strict(trial: Trial) -> Opening:
+    """Vaults under strict rules, and a round that follows them."""
+    trial.consortium.sign(STRICT)
+    trial.start()
+    study = trial.study(precision=1e-3, minimum_cohort=4)
+    return first_words(study, trial.round(study, "birch"))
 
 
 @pytest.mark.parametrize(("reason", "changes"), BROKEN)
 @pytest.mark.parametrize("stage", [Stage.SETUP, Stage.SUBMIT])
 def test_a_round_that_breaks_the_policy(
-    trial: Trial, caplog: Log, stage: Stage, reason: str, changes: dict[str, Any]
+    trial: Trial, strict: Opening, caplog: Log, stage: Stage, reason: str, changes: dict[str, Any]
 ) -> None:
-    trial.consortium.sign(STRICT)
-    trial.start()
-    plan = trial.plan(precision=1e-3, minimum_cohort=4)
-    honest = plan.round(NAMES, "birch", SystemRandomness())
-    told = another(honest, **changes)
-    victim = told.leader if stage is Stage.SETUP else next(n for n in NAMES if n != told.leader)
-    if "is not on the roster" in reason:
-        victim = NAMES[0]
-    data = request(Stage.SETUP, SetUp(round=told))
-    if stage is Stage.SUBMIT:
-        data = request(stage, Submit(round=told, epoch=Epoch(id=told.id, leader=told.leader), bundle=b"", box=b""))
-    is_refused(trial, victim, data, reason, caplog)
+    victim = NAMES[0] if "is not on the roster" in reason else ""
+    is_refused_at(trial, stage, another(strict, **changes), reason, caplog, victim)
+
+
+NO_STUDIES: list[tuple[str, Callable[[bytes], bytes]]] = [
+    ("are not a message", lambda _: b"noise"),
+    ("are not a message", lambda _: b""),
+    ("exceeds the limit", lambda _: bytes(1 << 18)),
+    ("malformed Study", lambda honest: honest[:-1]),
+    ("malformed Study", lambda honest: honest + b"\0"),
+    # MessagePack has two forms for a number of 40 points; the long one reads as an equal study.
+    ("not in canonical form", lambda honest: honest.replace(b"even\x28", b"even\xcc\x28")),
+    # An empty list has two forms as well.
+    ("not in canonical form", lambda honest: honest.replace(b"padded\x90", b"padded\xdc\x00\x00")),
+]
+
+
+@pytest.mark.parametrize(("reason", "change"), NO_STUDIES)
+@pytest.mark.parametrize("stage", [Stage.SETUP, Stage.SUBMIT])
+def test_bytes_that_are_no_study(
+    trial: Trial, strict: Opening, caplog: Log, stage: Stage, reason: str, change: Callable[[bytes], bytes]
+) -> None:
+    """Even where the call names these very bytes."""
+    study = change(strict.study)
+    assert study != strict.study
+    is_refused_at(trial, stage, of_study(another(strict), study), reason, caplog)
+
+
+MANY = tuple(map(str, range(400)))
 
 
 @pytest.mark.parametrize(
     ("reason", "changes"),
     [
-        ("would pass this round's verification", {"splits": 1} | asks_for(3)),
-        ("number of splits must be at least 1", {"splits": 0}),
+        ("The batch has 800,000 products", asks_for(5, models=MANY, classes=MANY)),
+        ("The batch has 1,995,005 products", asks_for(5, groups=tuple(map(str, range(399_000))))),
+        ("has room for 1048576 counts", asks_for(5, models=MANY, classes=MANY, release="curve")),
+    ],
+)
+@pytest.mark.parametrize("stage", [Stage.SETUP, Stage.SUBMIT])
+def test_lists_whose_product_would_fill_the_memory(
+    trial: Trial,
+    strict: Opening,
+    caplog: Log,
+    monkeypatch: pytest.MonkeyPatch,
+    stage: Stage,
+    reason: str,
+    changes: dict[str, Any],
+) -> None:
+    """A description of a hundred kilobytes could ask for billions of numbers: they are counted before any is listed."""
+    told = another(strict, **changes)
+
+    def listed(*_: object) -> NoReturn:
+        raise AssertionError
+
+    monkeypatch.setattr(Study, "slices", listed)
+    is_refused_at(trial, stage, told, reason, caplog)
+
+
+def test_slices_are_counted_as_they_are_listed() -> None:
+    asked = Study(protocol="padded", precision=None, grid=Grid.even(5), models=("a", "b"), metrics=("auc", "brier"))
+    for study in (asked, msgspec.structs.replace(asked, classes=("x", "y", "z"))):
+        for groups in ((), ("f", "m", "d")):
+            assert study.number_of_slices(groups) == len(study.slices(groups))
+            assert len(study.forms(groups)) == 2 * len(study.slices(groups))
+
+
+@pytest.mark.parametrize("stage", [Stage.SETUP, Stage.SUBMIT])
+def test_a_call_that_names_another_study(trial: Trial, strict: Opening, caplog: Log, stage: Stage) -> None:
+    """Each of the two is allowed by itself."""
+    coarser = another(strict, precision=2e-3)
+    mixed = of_study(another(strict), coarser.study, study=strict.call.study)
+    is_refused_at(trial, stage, mixed, "of another study", caplog)
+    assert trial.vaults["birch"].handle(set_up(coarser)) != REFUSAL
+
+
+@pytest.mark.parametrize(
+    ("reason", "changes"),
+    [
+        ("would pass this round's verification", asks_for(3, options=[("splits", 1)])),
+        ("splits is 0. Use a number from 1", {"options": [("splits", 0)]}),
         ("Use --precision exact", {"precision": 1e-3}),
-        ("needs 40000 slots", {"splits": 1000}),
+        ("needs 40000 slots", {"options": [("splits", 1000)]}),
     ],
 )
 def test_a_verification_that_would_be_worth_little(
     trial: Trial, caplog: Log, reason: str, changes: dict[str, Any]
 ) -> None:
     """The policy allows the protocol; what the aggregator makes of it is still not believed."""
-    honest = trial.plan("paper-malicious").round(NAMES, "birch", SystemRandomness())
-    is_refused(trial, "birch", request(Stage.SETUP, SetUp(round=another(honest, **changes))), reason, caplog)
+    study = trial.study("paper-malicious")
+    honest = first_words(study, trial.round(study, "birch"))
+    is_refused(trial, "birch", set_up(another(honest, **changes)), reason, caplog)
 
 
 def test_the_policy_allows_what_is_not_broken(trial: Trial) -> None:
     trial.consortium.sign(STRICT)
     trial.start()
-    report = trial.play(trial.plan(precision=1e-3, minimum_cohort=4))
+    report = trial.play(trial.study(precision=1e-3, minimum_cohort=4))
     assert report.confirmed == NAMES
 
 
 def test_no_release_left(trial: Trial, caplog: Log) -> None:
     trial.consortium.sign(STRICT)
     trial.start()
-    plan = trial.plan(precision=1e-3, minimum_cohort=4)
-    trial.play(plan)
+    study = trial.study(precision=1e-3, minimum_cohort=4)
+    trial.play(study)
     caplog.clear()
     with pytest.raises(CohortTooSmall):
-        trial.play(plan)
+        trial.play(study)
     assert "has had 1 releases; 1 are allowed" in caplog.text
     assert all(sum(each.verdict is not None for each in trial.ledgers[name].history()) == 1 for name in NAMES)
 
@@ -125,23 +214,23 @@ def test_no_release_left(trial: Trial, caplog: Log) -> None:
 def test_releases_are_counted_across_restarts_and_for_new_data_anew(trial: Trial, caplog: Log) -> None:
     trial.consortium.sign(STRICT)
     trial.start()
-    plan = trial.plan(precision=1e-3, minimum_cohort=4)
-    trial.play(plan)
+    study = trial.study(precision=1e-3, minimum_cohort=4)
+    trial.play(study)
     trial.start()
     with pytest.raises(CohortTooSmall):
-        trial.play(plan)
+        trial.play(study)
     for name in NAMES:
         with trial.data(name).open("a") as file:
             file.write("1,0.99\n")
-    assert trial.play(plan).confirmed == NAMES
+    assert trial.play(study).confirmed == NAMES
 
 
 def test_several_numbers_in_one_round_are_several_releases(trial: Trial, caplog: Log) -> None:
     trial.consortium.sign(STRICT)
     trial.start()
-    question = Question(grid=Grid.even(9), metrics=("auc", "accuracy@0.5"))
+    study = trial.study(grid=Grid.even(9), metrics=("auc", "accuracy@0.5"), precision=1e-3, minimum_cohort=4)
     with pytest.raises(CohortTooSmall):
-        trial.play(trial.plan(precision=1e-3, minimum_cohort=4, question=question))
+        trial.play(study)
     assert "has had 1 releases" in caplog.text
 
 
@@ -154,5 +243,5 @@ def test_a_policy_that_has_expired(trial: Trial, caplog: Log) -> None:
 
 def test_a_bound_below_this_partys_samples(trial: Trial, caplog: Log) -> None:
     with pytest.raises(CohortTooSmall):
-        trial.play(trial.plan(max_samples=59))
+        trial.play(trial.study(max_samples=59))
     assert "more samples than the round's public bound" in caplog.text

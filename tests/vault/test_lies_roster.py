@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
-from fheval.party.verdict import Ending, Verdict, leader_seal
 
 from fheval.aggregator.conductor import drive
 from fheval.consortium import sign
 from fheval.party.context import RoundContext
-from fheval.party.messages import REFUSAL, Epoch, Reply, Request, request
+from fheval.party.messages import REFUSAL, Epoch, Proof, Relay, Reply, Request, binding, request
 from fheval.protocols.base import Stage
-from fheval.protocols.padded import PaddedResult
+from fheval.protocols.padded import PaddedResult, RosterNotice
+from fheval.protocols.round import Ending, SealedVerdict, Verdict, leader_seal
 from fheval.secrets import SystemRandomness
 from fheval.wire import HEADER, decode, encode
-from vault.requests import a_party, changed, claim_of, is_aborted, is_refused, opened, played_until
+from vault.requests import (
+    a_party,
+    changed,
+    is_aborted,
+    is_refused,
+    opened,
+    opening_of,
+    otherwise,
+    played_until,
+    proof_of,
+)
 from vault.trial import NAMES, PicksTheFirst, Trial, Wire
 
 Log = pytest.LogCaptureFixture
+
+
+def notice(proofs: Sequence[Proof], round_id: str) -> bytes:
+    """The roster of those whose uploads are shown."""
+    return encode(RosterNotice(round=round_id, roster=tuple(proof.party for proof in proofs)))
 
 
 def test_an_altered_roster_at_submit(trial: Trial, caplog: Log) -> None:
@@ -27,27 +43,27 @@ def test_an_altered_roster_at_submit(trial: Trial, caplog: Log) -> None:
     _, round_, asked = played_until(trial, Stage.SUBMIT)
     name = a_party(round_)
     left_out = next(n for n in NAMES if n not in (name, round_.leader))
-    fewer = msgspec.structs.replace(round_, parties=tuple(n for n in NAMES if n != left_out))
-    is_refused(trial, name, changed(asked[name], round=fewer), "is for another roster", caplog)
+    fewer = otherwise(opening_of(asked[name]), parties=tuple(n for n in NAMES if n != left_out))
+    is_refused(trial, name, changed(asked[name], opening=fewer), "is for another roster", caplog)
 
 
 def test_a_round_that_was_described_otherwise_to_one_party(trial: Trial, caplog: Log) -> None:
     """A party that was told something else has signed something else."""
     _, round_, asked = played_until(trial, Stage.SUBMIT)
     victim = a_party(round_)
-    asked[victim] = changed(asked[victim], round=msgspec.structs.replace(round_, precision=2e-4))
-    claims = tuple(claim_of(trial.vaults[name].handle(data)) for name, data in asked.items())
-    data = request(Stage.PADS, Pads(round=round_.id, claims=claims))
+    asked[victim] = changed(asked[victim], opening=otherwise(opening_of(asked[victim]), precision=2e-4))
+    proofs = tuple(proof_of(trial.vaults[name].handle(data)) for name, data in asked.items())
+    data = request(Stage.PADS, Relay(round=round_.id, body=notice(proofs, round_.id), proofs=proofs))
     is_refused(trial, round_.leader, data, f"is not signed by {victim}", caplog)
     assert is_aborted(trial, round_.leader, round_)
 
 
 def test_a_claimed_upload_that_the_member_never_signed(trial: Trial, caplog: Log) -> None:
     _, round_, asked = played_until(trial, Stage.PADS)
-    claims = list(opened(asked[round_.leader], Pads).claims)
-    claims[2] = msgspec.structs.replace(claims[2], digest=bytes(32))
-    data = changed(asked[round_.leader], claims=tuple(claims))
-    is_refused(trial, round_.leader, data, f"is not signed by {claims[2].party}", caplog)
+    proofs = list(opened(asked[round_.leader], Relay).proofs)
+    proofs[2] = msgspec.structs.replace(proofs[2], digest=bytes(32))
+    data = changed(asked[round_.leader], proofs=tuple(proofs))
+    is_refused(trial, round_.leader, data, f"is not signed by {proofs[2].party}", caplog)
     assert is_aborted(trial, round_.leader, round_)
     assert trial.vaults[round_.leader].handle(asked[round_.leader]) == REFUSAL
 
@@ -56,43 +72,54 @@ def test_a_claimed_upload_that_the_member_never_signed(trial: Trial, caplog: Log
 def test_a_claimed_upload_in_a_paper_protocol(trial: Trial, caplog: Log, protocol: str) -> None:
     _, round_, asked = played_until(trial, Stage.RESULT, protocol)
     name = a_party(round_)
-    claims = list(opened(asked[name], Result).claims)
-    claims[1] = msgspec.structs.replace(claims[1], signature=claims[0].signature)
-    is_refused(trial, name, changed(asked[name], claims=tuple(claims)), "is not signed by", caplog)
+    proofs = list(opened(asked[name], Relay).proofs)
+    proofs[1] = msgspec.structs.replace(proofs[1], signature=proofs[0].signature)
+    is_refused(trial, name, changed(asked[name], proofs=tuple(proofs)), "is not signed by", caplog)
 
 
 def test_an_upload_of_an_earlier_round(trial: Trial, caplog: Log) -> None:
     first = Wire(trial)
-    drive(trial.conduct(trial.plan()), first)
+    drive(trial.conduct(trial.study()), first)
     _, round_, asked = played_until(trial, Stage.PADS)
-    claims = list(opened(asked[round_.leader], Pads).claims)
-    claims[0] = claim_of(first.reply(Stage.SUBMIT, claims[0].party))
-    data = changed(asked[round_.leader], claims=tuple(claims))
+    proofs = list(opened(asked[round_.leader], Relay).proofs)
+    proofs[0] = proof_of(first.reply(Stage.SUBMIT, proofs[0].party))
+    data = changed(asked[round_.leader], proofs=tuple(proofs))
     is_refused(trial, round_.leader, data, "is not signed by", caplog)
 
 
 @pytest.mark.parametrize(
     ("keep", "reason"),
     [
-        (lambda claims: claims[:2], "minimum cohort is 3"),
-        (lambda claims: (*claims, claims[0]), "unknown or repeated"),
-        (lambda claims: (*claims, msgspec.structs.replace(claims[0], party="oak")), "unknown or repeated"),
-        (lambda claims: (msgspec.structs.replace(claims[0], digest=b""), *claims[1:]), "no digest"),
+        (lambda proofs: proofs[:2], "minimum cohort is 3"),
+        (lambda proofs: (*proofs, proofs[0]), "unknown or repeated"),
+        (lambda proofs: (*proofs, msgspec.structs.replace(proofs[0], party="oak")), "unknown or repeated"),
+        (lambda proofs: (msgspec.structs.replace(proofs[0], digest=b""), *proofs[1:]), "no digest"),
         (lambda _: (), "minimum cohort is 3"),
     ],
 )
 def test_a_roster_that_cannot_be(trial: Trial, caplog: Log, keep: Any, reason: str) -> None:
     _, round_, asked = played_until(trial, Stage.PADS)
-    claims = opened(asked[round_.leader], Pads).claims
-    is_refused(trial, round_.leader, changed(asked[round_.leader], claims=keep(claims)), reason, caplog)
+    proofs = keep(opened(asked[round_.leader], Relay).proofs)
+    data = changed(asked[round_.leader], body=notice(proofs, round_.id), proofs=proofs)
+    is_refused(trial, round_.leader, data, reason, caplog)
+
+
+@pytest.mark.parametrize("keep", [lambda names: names[:3], lambda names: names[::-1], lambda _: ()])
+def test_a_roster_other_than_of_the_uploads_that_are_shown(trial: Trial, caplog: Log, keep: Any) -> None:
+    """Pads for fewer parties, in another round of the same uploads, would give their difference away."""
+    _, round_, asked = played_until(trial, Stage.PADS)
+    told = RosterNotice(round=round_.id, roster=keep(NAMES))
+    data = changed(asked[round_.leader], body=encode(told))
+    is_refused(trial, round_.leader, data, "not that of the uploads that were shown", caplog)
+    assert is_aborted(trial, round_.leader, round_)
 
 
 def test_an_answer_for_another_roster(trial: Trial) -> None:
     """Nobody rewrites who came: the verdict is that nothing was accepted."""
     _, round_, asked = played_until(trial, Stage.RESULT)
-    result = decode(bytes(opened(asked[round_.leader], Result).answer), PaddedResult, sender="test")
+    result = decode(bytes(opened(asked[round_.leader], Relay).body), PaddedResult, sender="test")
     fewer = encode(msgspec.structs.replace(result, roster=result.roster[:3]))
-    assert trial.vaults[round_.leader].handle(changed(asked[round_.leader], answer=fewer)) != REFUSAL
+    assert trial.vaults[round_.leader].handle(changed(asked[round_.leader], body=fewer)) != REFUSAL
     verdict = trial.last(round_.leader).verdict
     assert verdict is not None
     assert not verdict.ratios
@@ -104,31 +131,73 @@ def test_an_answer_for_another_roster(trial: Trial) -> None:
 def test_a_verdict_that_the_leader_did_not_sign(trial: Trial, caplog: Log) -> None:
     _, round_, asked = played_until(trial, Stage.BROADCAST)
     name = a_party(round_)
-    reply = decode(opened(asked[name], Broadcast).verdict, Reply, sender="test")
+    (proof,) = opened(asked[name], Relay).proofs
     forger = trial.vaults[next(n for n in NAMES if n not in (name, round_.leader))]._steps.kit.identity
-    signature = sign(forger, round_id=round_.id, stage="result", roster_hash=bytes(32), payload=bytes(32))
-    forged = encode(msgspec.structs.replace(reply, body=bytes(reply.body), signature=signature))
-    is_refused(trial, name, changed(asked[name], verdict=forged), "is not signed by", caplog)
+    signature = sign(
+        forger,
+        round_id=binding(round_, Epoch(id=round_.id, leader=round_.leader)),
+        stage="result",
+        roster_hash=trial.policy.roster(NAMES).hash(),
+        payload=proof.digest,
+    )
+    forged = msgspec.structs.replace(proof, signature=signature)
+    is_refused(trial, name, changed(asked[name], proofs=(forged,)), "is not signed by", caplog)
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        lambda *_: (),
+        lambda proof, _: (proof, proof),
+        lambda proof, name: (msgspec.structs.replace(proof, party=name),),
+        lambda proof, _: (msgspec.structs.replace(proof, party="oak"),),
+    ],
+)
+def test_a_verdict_without_the_leaders_signature(trial: Trial, caplog: Log, shown: Any) -> None:
+    _, round_, asked = played_until(trial, Stage.BROADCAST)
+    name = a_party(round_)
+    (proof,) = opened(asked[name], Relay).proofs
+    data = changed(asked[name], proofs=shown(proof, name))
+    is_refused(trial, name, data, "came without its signature", caplog)
+
+
+def test_another_verdict_than_the_leader_signed(trial: Trial, caplog: Log) -> None:
+    _, round_, asked = played_until(trial, Stage.BROADCAST)
+    name = a_party(round_)
+    sealed = decode(bytes(opened(asked[name], Relay).body), SealedVerdict, sender="test")
+    box = sealed.box[:-1] + bytes([sealed.box[-1] ^ 1])
+    data = changed(asked[name], body=encode(msgspec.structs.replace(sealed, box=box)))
+    is_refused(trial, name, data, f"is not signed by {round_.leader}", caplog)
+
+
+@pytest.mark.parametrize("stage", [Stage.SETUP, Stage.SUBMIT, Stage.PADS])
+def test_what_the_leader_signed_at_another_stage(trial: Trial, caplog: Log, stage: Stage) -> None:
+    wire, round_, asked = played_until(trial, Stage.BROADCAST)
+    name, earlier = a_party(round_), wire.reply(stage, round_.leader)
+    data = changed(asked[name], body=bytes(decode(earlier, Reply, sender="test").body), proofs=(proof_of(earlier),))
+    is_refused(trial, name, data, f"is not signed by {round_.leader}", caplog)
 
 
 def test_a_verdict_of_an_earlier_round(trial: Trial, caplog: Log) -> None:
     first = Wire(trial)
-    drive(trial.conduct(trial.plan()), first)
+    drive(trial.conduct(trial.study()), first)
     _, round_, asked = played_until(trial, Stage.BROADCAST)
     name = a_party(round_)
-    stale = opened(first.request(Stage.BROADCAST, name), Broadcast).verdict
-    is_refused(trial, name, changed(asked[name], verdict=stale), "another stage, round or member", caplog)
+    stale = opened(first.request(Stage.BROADCAST, name), Relay)
+    proofs = tuple(msgspec.structs.replace(proof, party=round_.leader) for proof in stale.proofs)
+    data = changed(asked[name], body=bytes(stale.body), proofs=proofs)
+    is_refused(trial, name, data, f"is not signed by {round_.leader}", caplog)
 
 
 def test_a_refusal_in_place_of_a_verdict(trial: Trial, caplog: Log) -> None:
     _, round_, asked = played_until(trial, Stage.BROADCAST)
     name = a_party(round_)
-    is_refused(trial, name, changed(asked[name], verdict=REFUSAL), "refused", caplog)
+    is_refused(trial, name, changed(asked[name], body=REFUSAL), "is not signed by", caplog)
 
 
 def test_a_verdict_for_a_party_whose_upload_was_left_out(trial: Trial, caplog: Log) -> None:
     wire = Wire(trial, lose=lambda asked, name: asked.stage is Stage.SUBMIT and name == "maple")
-    report = drive(trial.conduct(trial.plan(), rng=PicksTheFirst()), wire)
+    report = drive(trial.conduct(trial.study(), rng=PicksTheFirst()), wire)
     assert report.dropped == ("maple",)
     is_refused(trial, "maple", wire.request(Stage.BROADCAST), "does not cover this party", caplog)
 
@@ -141,7 +210,8 @@ def test_a_verdict_over_too_few(trial: Trial, caplog: Log) -> None:
     secrets = steps._keyring.secrets(context, now=trial.clock.now)
     small = Verdict(ending=Ending.REFUSED, roster=(name, round_.leader))
     sealed = leader_seal(round_, secrets, small, SystemRandomness())
-    data = changed(asked[name], verdict=context.reply(steps.kit.identity, Stage.RESULT, sealed))
+    proof = proof_of(context.reply(steps.kit.identity, Stage.RESULT, sealed))
+    data = changed(asked[name], body=encode(sealed), proofs=(proof,))
     is_refused(trial, name, data, "minimum cohort is 3", caplog)
 
 

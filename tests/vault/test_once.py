@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
 import pytest
-from fheval.party.stages import TRANSITIONS, Part, State, advance, state_after
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fheval.aggregator.conductor import drive
 from fheval.aggregator.round_in_play import Exchange
-from fheval.party.messages import REFUSAL, SetUp, Submit, request
+from fheval.errors import RemoteProtocolError
+from fheval.party.context import RoundContext
+from fheval.party.core import _require_next
+from fheval.party.messages import REFUSAL, Epoch, Opening, Relay, Submit, request
+from fheval.protocols import PROTOCOLS
 from fheval.protocols.base import Stage
 from fheval.protocols.round import Round
-from vault.requests import a_party, another, changed, is_aborted, is_refused, opened, played_until
+from vault.requests import (
+    a_party,
+    changed,
+    first_words,
+    is_aborted,
+    is_refused,
+    opened,
+    opening_of,
+    otherwise,
+    played_until,
+    set_up,
+)
 from vault.trial import ALL, NAMES, Trial, Wire
 
 Log = pytest.LogCaptureFixture
@@ -26,7 +41,7 @@ STAGES: list[Stage] = [stage for stage in Stage if stage is not Stage.HELLO]
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_retry_gets_the_same_bytes(trial: Trial, protocol: str, restarted: bool) -> None:
     wire = Wire(trial)
-    drive(trial.conduct(trial.plan(protocol)), wire)
+    drive(trial.conduct(trial.study(protocol)), wire)
     before = {name: trial.ledgers[name].history() for name in NAMES}
     if restarted:
         trial.start()
@@ -45,10 +60,10 @@ def test_a_leader_asked_twice_otherwise(trial: Trial, caplog: Log, stage: Stage,
         trial.start(leader)
     honest = wire.request(stage, leader)
     other = {
-        Stage.SETUP: lambda: changed(honest, round=_coarser(round_)),
+        Stage.SETUP: lambda: changed(honest, opening=_coarser(honest)),
         Stage.SUBMIT: lambda: changed(honest, box=bytes(opened(honest, Submit).box) + b"\0"),
-        Stage.PADS: lambda: changed(honest, claims=opened(honest, Pads).claims[::-1]),
-        Stage.RESULT: lambda: changed(honest, answer=b"another"),
+        Stage.PADS: lambda: changed(honest, proofs=opened(honest, Relay).proofs[::-1]),
+        Stage.RESULT: lambda: changed(honest, body=b"another"),
     }[stage]()
     is_refused(trial, leader, other, "was answered before, for another request", caplog)
     assert is_aborted(trial, leader, round_)
@@ -59,34 +74,44 @@ def test_a_leader_asked_twice_otherwise(trial: Trial, caplog: Log, stage: Stage,
     is_refused(trial, leader, honest, "was aborted before", caplog)
 
 
-def _coarser(round_: Round) -> Round:
-    return another(round_, id=round_.id, precision=2e-4)
+def _coarser(honest: bytes) -> Opening:
+    return otherwise(opening_of(honest), precision=2e-4)
 
 
 def test_two_different_submits(trial: Trial, caplog: Log) -> None:
     wire, round_, asked = played_until(trial, Stage.PADS)
     name = a_party(round_)
     honest = wire.request(Stage.SUBMIT, name)
-    is_refused(trial, name, changed(honest, round=_coarser(round_)), "was answered before", caplog)
+    is_refused(trial, name, changed(honest, opening=_coarser(honest)), "was answered before", caplog)
     assert is_aborted(trial, name, round_)
     assert asked
 
 
-def test_the_same_round_described_otherwise_at_the_next_stage(trial: Trial, caplog: Log) -> None:
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"precision": 2e-4},
+        {"name": "another name for the same"},
+        {"parties": NAMES[::-1]},
+        {"study": bytes(32)},
+    ],
+)
+def test_the_same_round_described_otherwise_at_the_next_stage(
+    trial: Trial, caplog: Log, changes: dict[str, Any]
+) -> None:
+    """Another study than the keys were made for, or another call; each would be allowed in a round of its own."""
     _, round_, asked = played_until(trial, Stage.SUBMIT)
-    told = changed(asked[round_.leader], round=_coarser(round_))
+    honest = asked[round_.leader]
+    told = changed(honest, opening=otherwise(opening_of(honest), **changes))
     is_refused(trial, round_.leader, told, "was described otherwise before", caplog)
     assert is_aborted(trial, round_.leader, round_)
 
 
-def empty(stage: Stage, round_: Round) -> bytes:
+def empty(trial: Trial, stage: Stage, round_: Round) -> bytes:
     """A request for a stage in which nothing but the round is right."""
-    return {
-        Stage.PADS: lambda: request(stage, Pads(round=round_.id, claims=())),
-        Stage.RESULT: lambda: request(stage, Result(round=round_.id, answer=b"")),
-        Stage.BROADCAST: lambda: request(stage, Broadcast(round=round_.id, verdict=b"")),
-        Stage.SETUP: lambda: request(stage, SetUp(round=round_)),
-    }[stage]()
+    if stage is Stage.SETUP:
+        return set_up(first_words(trial.study(), round_))
+    return request(stage, Relay(round=round_.id, body=b""))
 
 
 @pytest.mark.parametrize("leads", [True, False])
@@ -95,18 +120,17 @@ def empty(stage: Stage, round_: Round) -> bytes:
 def test_a_stage_out_of_order(trial: Trial, caplog: Log, leads: bool, stage: Stage, reached: Stage) -> None:
     wire, round_, _ = played_until(trial, reached)
     name = round_.leader if leads else a_party(round_)
-    part = Part.PADDED_LEADER if leads else Part.PADDED_PARTY
-    answered = [asked for asked, who, _ in wire.requests if who == name]
-    if stage in answered or (state_after(part, answered), stage) in TRANSITIONS[part]:
+    answered = tuple(asked for asked, who, _ in wire.requests if who == name)
+    if stage in answered or stage in FOLLOWS["padded", leads][answered]:
         return
-    is_refused(trial, name, empty(stage, round_), "does not follow", caplog)
+    is_refused(trial, name, empty(trial, stage, round_), "does not follow", caplog)
     assert is_aborted(trial, name, round_)
 
 
 @pytest.mark.parametrize("stage", [Stage.PADS, Stage.RESULT, Stage.BROADCAST])
 def test_a_round_that_nobody_announced(trial: Trial, caplog: Log, stage: Stage) -> None:
     _, round_, _ = played_until(trial, Stage.SETUP)
-    is_refused(trial, round_.leader, empty(stage, round_), "has no part in", caplog)
+    is_refused(trial, round_.leader, empty(trial, stage, round_), "has no part in", caplog)
     assert trial.ledgers[round_.leader].round(round_.id) is None
 
 
@@ -129,24 +153,83 @@ def test_a_request_that_failed_may_be_repaired(trial: Trial, caplog: Log) -> Non
 
 def test_old_replies_are_dropped_and_never_replaced_by_others(trial: Trial) -> None:
     wire = Wire(trial)
-    drive(trial.conduct(trial.plan()), wire)
+    drive(trial.conduct(trial.study()), wire)
     for _ in range(4):
         trial.play()
     for stage, name, data in wire.requests:
         assert trial.vaults[name].handle(data) == REFUSAL, stage
 
 
-# The table itself
+# The order of stages, written out: what may follow what was answered, for the leader and for the others
 
 
-@pytest.mark.parametrize("part", Part)
-def test_every_stage_leads_forward_and_no_state_is_left_twice(part: Part) -> None:
-    order = list(State)
-    for (state, stage), following in TRANSITIONS[part].items():
-        assert order.index(following) > order.index(state)
-        assert advance(part, state, stage) is following
-        assert stage is not Stage.HELLO
-    assert State.DONE in TRANSITIONS[part].values()
+SETUP, SUBMIT, PADS, RESULT, BROADCAST = STAGES
+
+_NEW_LEADER = {(): {SETUP, SUBMIT}, (SETUP,): {SUBMIT}}
+_NEW_PARTY: dict[tuple[Stage, ...], set[Stage]] = {(): {SUBMIT}}
+
+
+def _goes_on(*stages: Stage, keys_made: bool) -> dict[tuple[Stage, ...], set[Stage]]:
+    """One stage behind the other, and nothing behind the last."""
+    first = [(SETUP, SUBMIT), (SUBMIT,)] if keys_made else [(SUBMIT,)]
+    return {
+        (*begun, *stages[:count]): set(stages[count : count + 1]) for begun in first for count in range(len(stages) + 1)
+    }
+
+
+_PADDED = {
+    True: _NEW_LEADER | _goes_on(PADS, RESULT, BROADCAST, keys_made=True),
+    False: _NEW_PARTY | _goes_on(BROADCAST, keys_made=False),
+}
+_PAPER = {
+    True: _NEW_LEADER | _goes_on(RESULT, keys_made=True),
+    False: _NEW_PARTY | _goes_on(RESULT, keys_made=False),
+}
+_CURVE = {
+    True: _NEW_LEADER | _goes_on(RESULT, BROADCAST, keys_made=True),
+    False: _NEW_PARTY | _goes_on(BROADCAST, keys_made=False),
+}
+
+FOLLOWS = {
+    (protocol, leads): table[leads]
+    for protocol, table in {
+        "padded": _PADDED,
+        "padded-verified": _PADDED,
+        "paper-semi-honest": _PAPER,
+        "paper-malicious": _PAPER,
+        "padded, curve": _CURVE,
+        "padded-verified, curve": _CURVE,
+    }.items()
+    for leads in (True, False)
+}
+
+
+@pytest.mark.parametrize(("protocol", "leads"), FOLLOWS)
+def test_every_order_but_one_is_refused(trial: Trial, protocol: str, leads: bool) -> None:
+    name, _, release = protocol.partition(", ")
+    study = trial.study(name, release=release or "ratios")
+    round_ = trial.round(study, "alder")
+    context = RoundContext.of(round_, Epoch(id=round_.id, leader="alder"), trial.policy.roster(NAMES))
+    me = "alder" if leads else "birch"
+    for answered, allowed in FOLLOWS[protocol, leads].items():
+        for stage in Stage:
+            if stage in allowed:
+                _require_next(context, me, answered, stage)
+                continue
+            with pytest.raises(RemoteProtocolError, match="does not follow") as caught:
+                _require_next(context, me, answered, stage)
+            assert (caught.value.step, caught.value.culprit) == (stage.value, "aggregator")
+
+
+@pytest.mark.parametrize(("protocol", "leads"), FOLLOWS)
+def test_every_stage_leads_forward_and_no_stage_comes_twice(trial: Trial, protocol: str, leads: bool) -> None:
+    name, _, release = protocol.partition(", ")
+    round_ = trial.round(trial.study(name, release=release or "ratios"), "alder")
+    stages = PROTOCOLS[name].of_round(round_).stages_of(round_, "alder" if leads else "birch")
+    assert [stage for stage in STAGES if stage in stages] == list(stages)
+    assert stages[0] is Stage.SUBMIT
+    assert stages[-1] in (Stage.RESULT, Stage.BROADCAST)
+    assert not {Stage.HELLO, Stage.SETUP} & set(stages)
 
 
 # Everything at once
@@ -169,7 +252,7 @@ def test_repeated_requests_lost_replies_and_restarts(trial: Trial, data: st.Data
         return arrived
 
     protocol = data.draw(st.sampled_from(["padded", "padded-verified"]), label="protocol")
-    report = drive(trial.conduct(trial.plan(protocol)), exchange)
+    report = drive(trial.conduct(trial.study(protocol)), exchange)
     assert report.confirmed == NAMES
     assert all(len(each) == 1 for each in replies.values())
     assert trial.released("cedar") == pytest.approx(trial.pooled(), abs=1e-4)

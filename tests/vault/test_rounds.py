@@ -6,29 +6,27 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from fheval.metrics.question import Question
-from fheval.party.verdict import Ending
 
 from fheval.aggregator.conductor import drive
 from fheval.aggregator.round_in_play import Exchange
 from fheval.counting import Grid
 from fheval.errors import CohortTooSmall, TransportError
 from fheval.party.data_set import DataSet
-from fheval.party.messages import Request, request
 from fheval.protocols import PROTOCOLS
 from fheval.protocols.base import Stage
-from fheval.wire import decode
+from fheval.protocols.round import Ending
+from vault.requests import changed
 from vault.trial import ALL, NAMES, PADDED, PAPER, PicksTheFirst, Trial, Wire
 
 
 @pytest.mark.parametrize("protocol", ALL)
 def test_every_member_holds_the_pooled_auc(trial: Trial, protocol: str) -> None:
-    plan = trial.plan(protocol)
-    report = trial.play(plan)
+    study = trial.study(protocol)
+    report = trial.play(study)
     assert report.roster == report.confirmed == NAMES
     assert not report.dropped
     for name in NAMES:
-        assert trial.released(name) == pytest.approx(trial.pooled(), abs=plan.precision or 1e-6)
+        assert trial.released(name) == pytest.approx(trial.pooled(), abs=study.precision or 1e-6)
         verdict = trial.last(name).verdict
         assert verdict is not None
         assert verdict.roster == NAMES
@@ -38,15 +36,15 @@ def test_every_member_holds_the_pooled_auc(trial: Trial, protocol: str) -> None:
 @pytest.mark.parametrize(("protocol", "exchanges"), [(p, 4) for p in PADDED] + [(p, 2) for p in PAPER])
 def test_exchanges_after_the_set_up(trial: Trial, protocol: str, exchanges: int) -> None:
     wire = Wire(trial)
-    drive(trial.conduct(trial.plan(protocol)), wire)
+    drive(trial.conduct(trial.study(protocol)), wire)
     asked = list(dict.fromkeys(stage for stage, _, _ in wire.requests))
     assert asked[0] is Stage.SETUP
     assert len(asked) == 1 + exchanges
 
 
 def test_several_metrics_with_intervals_in_one_round(trial: Trial) -> None:
-    question = Question(grid=Grid.even(11), metrics=("auc", "accuracy@0.5", "brier"), replicates=5, confidence=0.5)
-    trial.play(trial.plan("padded", question=question))
+    metrics = ("auc", "accuracy@0.5", "brier")
+    trial.play(trial.study(grid=Grid.even(11), metrics=metrics, replicates=5, interval=0.5))
     verdict = trial.last("birch").verdict
     assert verdict is not None
     assert len(verdict.ratios) == 3 * 6
@@ -58,7 +56,7 @@ def test_several_metrics_with_intervals_in_one_round(trial: Trial) -> None:
 @pytest.mark.parametrize("protocol", [*PADDED, "paper-semi-honest"])
 def test_a_member_that_is_away_costs_nothing(trial: Trial, protocol: str) -> None:
     trial.stop("hazel")
-    report = trial.play(trial.plan(protocol), rng=PicksTheFirst())
+    report = trial.play(trial.study(protocol), rng=PicksTheFirst())
     assert len(report.attempts) == 1
     rest = tuple(name for name in NAMES if name != "hazel")
     assert report.roster == rest
@@ -68,7 +66,7 @@ def test_a_member_that_is_away_costs_nothing(trial: Trial, protocol: str) -> Non
 
 def test_paper_malicious_starts_again_without_the_member_that_is_away(trial: Trial) -> None:
     trial.stop("hazel")
-    report = trial.play(trial.plan("paper-malicious"))
+    report = trial.play(trial.study("paper-malicious"))
     assert report.round.parties == tuple(name for name in NAMES if name != "hazel")
     assert len({attempt.round for attempt in report.attempts}) == len(report.attempts) == 2
 
@@ -93,7 +91,7 @@ def test_a_dead_leader_is_replaced_in_a_new_round(trial: Trial, dies_before: Sta
             trial.stop(leaders[0])
         return wire(asked)
 
-    report = drive(trial.conduct(trial.plan()), exchange)
+    report = drive(trial.conduct(trial.study()), exchange)
     assert [attempt.leader for attempt in report.attempts] == leaders
     assert len(set(leaders)) == len({attempt.round for attempt in report.attempts}) == 2
     rest = tuple(name for name in NAMES if name != leaders[0])
@@ -113,7 +111,7 @@ def test_a_leader_whose_reply_to_the_result_is_lost_is_asked_again(trial: Trial)
         return False
 
     wire = Wire(trial, lose=lose)
-    report = drive(trial.conduct(trial.plan()), wire)
+    report = drive(trial.conduct(trial.study()), wire)
     assert len(report.attempts) == 1
     first, second = (data for stage, _, data in wire.replies if stage is Stage.RESULT)
     assert first == second
@@ -122,7 +120,7 @@ def test_a_leader_whose_reply_to_the_result_is_lost_is_asked_again(trial: Trial)
 
 def test_no_round_without_an_end(trial: Trial) -> None:
     with pytest.raises(TransportError, match="3 attempts"):
-        drive(trial.conduct(trial.plan(members=NAMES)), lambda asked: dict.fromkeys(asked.requests, b"noise"))
+        drive(trial.conduct(trial.study()), lambda asked: dict.fromkeys(asked.requests, b"noise"))
 
 
 # Keys that are used again
@@ -130,26 +128,26 @@ def test_no_round_without_an_end(trial: Trial) -> None:
 
 @pytest.mark.parametrize("protocol", ALL)
 def test_a_second_round_under_the_same_keys(trial: Trial, protocol: str) -> None:
-    plan = trial.plan(protocol)
-    first = trial.play(plan)
+    study = trial.study(protocol)
+    first = trial.play(study)
     wire = Wire(trial)
-    second = drive(trial.conduct(plan, keys=first.keys), wire)
+    second = drive(trial.conduct(study, keys=first.keys), wire)
     assert second.round.id != first.round.id
     assert second.keys.epoch == first.keys.epoch
     assert Stage.SETUP not in {stage for stage, _, _ in wire.requests}
-    assert trial.released("cedar") == pytest.approx(trial.pooled(), abs=plan.precision or 1e-6)
+    assert trial.released("cedar") == pytest.approx(trial.pooled(), abs=study.precision or 1e-6)
 
 
 def test_uploads_under_the_same_keys_have_fresh_pads(trial: Trial) -> None:
     first, second = Wire(trial), Wire(trial)
-    keys = drive(trial.conduct(trial.plan()), first).keys
-    drive(trial.conduct(trial.plan(), keys=keys), second)
+    keys = drive(trial.conduct(trial.study()), first).keys
+    drive(trial.conduct(trial.study(), keys=keys), second)
     assert first.reply(Stage.SUBMIT, "maple")[-2000:-100] != second.reply(Stage.SUBMIT, "maple")[-2000:-100]
 
 
 def test_keys_of_other_parameters_are_not_used_again(trial: Trial) -> None:
-    keys = trial.play(trial.plan("padded")).keys
-    report = trial.play(trial.plan("paper-semi-honest"), keys=keys)
+    keys = trial.play(trial.study("padded")).keys
+    report = trial.play(trial.study("paper-semi-honest"), keys=keys)
     assert report.keys.epoch != keys.epoch
     assert len(report.attempts) == 1
 
@@ -178,7 +176,7 @@ def test_a_member_that_missed_the_first_round_of_an_epoch_joins_the_second(trial
 
 def adds_one_upload_twice(monkeypatch: pytest.MonkeyPatch, protocol: str) -> None:
     """Let the aggregator deviate."""
-    aggregator = PROTOCOLS[protocol].Aggregator
+    aggregator: Any = PROTOCOLS[protocol].aggregator
     honest = aggregator.receive
 
     def receive(self: Any, upload: Any) -> None:
@@ -201,9 +199,9 @@ def test_a_wrong_answer_is_refused_by_all_and_the_aggregator_sees_no_difference(
     trial: Trial, monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
     honest, lying = Wire(trial), Wire(trial)
-    drive(trial.conduct(trial.plan(protocol)), honest)
+    drive(trial.conduct(trial.study(protocol)), honest)
     adds_one_upload_twice(monkeypatch, protocol)
-    report = drive(trial.conduct(trial.plan(protocol)), lying)
+    report = drive(trial.conduct(trial.study(protocol)), lying)
     assert report.confirmed == NAMES
     for name in NAMES:
         verdict = trial.last(name).verdict
@@ -216,20 +214,20 @@ def test_a_wrong_answer_is_refused_by_all_and_the_aggregator_sees_no_difference(
 def test_what_was_refused_counts_as_a_release(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the aggregator could tell, by how many rounds are still answered, which of its answers were accepted."""
     data_set = DataSet(trial.data("hazel")).fingerprint()
-    trial.play(trial.plan("padded-verified"))
+    trial.play(trial.study("padded-verified"))
     assert trial.ledgers["hazel"].releases(data_set) == 1
     adds_one_upload_twice(monkeypatch, "padded-verified")
-    trial.play(trial.plan("padded-verified"))
+    trial.play(trial.study("padded-verified"))
     assert trial.ledgers["hazel"].releases(data_set) == 2
 
 
 @pytest.mark.parametrize("protocol", ALL)
 def test_one_class_only_is_undefined_and_looks_like_a_result(trial: Trial, protocol: str) -> None:
     defined, undefined = Wire(trial), Wire(trial)
-    drive(trial.conduct(trial.plan(protocol)), defined)
+    drive(trial.conduct(trial.study(protocol)), defined)
     for name in NAMES:
         trial.data(name).write_text("label,score\n1,0.5\n1,0.7\n")
-    drive(trial.conduct(trial.plan(protocol)), undefined)
+    drive(trial.conduct(trial.study(protocol)), undefined)
     for name in NAMES:
         verdict = trial.last(name).verdict
         assert verdict is not None
@@ -239,12 +237,9 @@ def test_one_class_only_is_undefined_and_looks_like_a_result(trial: Trial, proto
 
 def test_an_answer_that_is_no_ciphertext_gets_a_verdict_all_the_same(trial: Trial) -> None:
     def meddle(asked: Exchange, _: str, data: bytes) -> bytes:
-        if asked.stage is not Stage.RESULT:
-            return data
-        result = decode(decode(data, Request, sender="aggregator").body, Result, sender="aggregator")
-        return request(Stage.RESULT, Result(round=result.round, answer=b"noise"))
+        return changed(data, body=b"noise") if asked.stage is Stage.RESULT else data
 
-    report = drive(trial.conduct(trial.plan()), Wire(trial, meddle=meddle))
+    report = drive(trial.conduct(trial.study()), Wire(trial, meddle=meddle))
     assert report.confirmed == NAMES
     verdict = trial.last("maple").verdict
     assert verdict is not None

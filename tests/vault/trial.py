@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fheval.metrics.question import Question
 
-from fheval.aggregator.conductor import Conducting, Plan, Report, conduct, drive, in_process
+from fheval.aggregator.conductor import Conducting, Report, conduct, drive, in_process
 from fheval.aggregator.round_in_play import Exchange
 from fheval.consortium import Policy, Rules, load_kit
 from fheval.consortium.authority import create_authority
@@ -26,9 +25,11 @@ from fheval.party.core import VaultCore
 from fheval.party.data_set import DataSet
 from fheval.party.ledger import Ledger
 from fheval.party.ledger_records import History
-from fheval.protocols import default_precision
+from fheval.protocols import PROTOCOLS
 from fheval.protocols.base import Stage
+from fheval.protocols.round import Round
 from fheval.secrets import Randomness, SystemRandomness
+from fheval.study import Study
 from keys_consortium import NOW, Consortium
 
 # Of one length, so that messages have one length whoever sends them.
@@ -124,29 +125,33 @@ class Trial:
                 del self.vaults[name]
                 self.ledgers.pop(name).close()
 
-    def plan(self, protocol: str = "padded", **changes: Any) -> Plan:
-        """An evaluation among all members."""
+    def study(self, protocol: str = "padded", **changes: Any) -> Study:
+        """One AUC, or whatever else is asked."""
         standard: dict[str, Any] = {
-            "members": NAMES,
             "protocol": protocol,
-            "engine": self.engine.name,
-            "question": Question(grid=Grid.even(POINTS)),
-            "precision": default_precision(protocol),
+            "grid": Grid.even(POINTS),
+            "precision": PROTOCOLS[protocol].default_precision,
             "max_samples": 1 << 16,
         }
-        return Plan(**(standard | changes))
+        return Study(**(standard | changes))
 
-    def conduct(self, plan: Plan, rng: Randomness | None = None, **options: Any) -> Conducting:
+    def round(self, study: Study, leader: str, parties: Sequence[str] = NAMES) -> Round:
+        """A new round of a study, as an aggregator would call it."""
+        return study.round(study.call(SystemRandomness(), engine=self.engine.name, parties=parties, leader=leader))
+
+    def conduct(
+        self, study: Study, rng: Randomness | None = None, *, members: Sequence[str] = NAMES, **options: Any
+    ) -> Conducting:
         """The aggregator's side."""
-        return conduct(plan, self.policy, self.engine, rng or SystemRandomness(), **options)
+        return conduct(study, members, self.policy, self.engine, rng or SystemRandomness(), **options)
 
     def handlers(self) -> Mapping[str, Callable[[bytes], bytes]]:
         """The running vaults, by name."""
         return {name: vault.handle for name, vault in self.vaults.items()}
 
-    def play(self, plan: Plan | None = None, **options: Any) -> Report:
+    def play(self, study: Study | None = None, **options: Any) -> Report:
         """A whole evaluation among the running vaults."""
-        return drive(self.conduct(plan or self.plan(), **options), lambda asked: in_process(self.handlers())(asked))
+        return drive(self.conduct(study or self.study(), **options), lambda asked: in_process(self.handlers())(asked))
 
     def last(self, name: str) -> History:
         """A member's newest round."""

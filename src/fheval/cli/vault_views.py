@@ -12,7 +12,8 @@ from rich.text import Text
 
 from fheval.consortium import Kit
 from fheval.evaluation import Row
-from fheval.evaluation.result import only_auc, result_rows
+from fheval.evaluation.curves import read_curves
+from fheval.evaluation.result import curve_fields, only_auc, result_rows
 from fheval.party.ledger import Ledger
 from fheval.party.ledger_records import History
 from fheval.party.process import VaultFiles
@@ -47,11 +48,12 @@ def rounds_json(history: Sequence[History]) -> dict[str, Any]:
 
 def _round_json(each: History) -> dict[str, Any]:
     round_, verdict = each.round, each.verdict
+    curve = each.study.release == "curve"
     content: dict[str, Any] = {
         "round": round_.id,
         "protocol": round_.protocol,
         "engine": round_.engine,
-        "precision": "exact" if round_.precision is None else round_.precision,
+        "precision": "exact" if round_.precision is None or curve else round_.precision,
         "decision_points": len(each.study.grid),
         "leader": round_.leader,
         "parties": list(round_.parties),
@@ -75,6 +77,8 @@ def _round_json(each: History) -> dict[str, Any]:
     }
     if each.study.interval is not None:
         content["confidence"] = each.study.interval
+    if curve:
+        content["curves"] = [curve_fields(one) for one in read_curves(each.study, round_.groups, verdict.counts)]
     auc = only_auc(rows)
     return content if auc is None else {**content, "auc": auc.value}
 

@@ -112,7 +112,7 @@ class Result:
         """The fields of the JSON contract, plain values only; some of them only where there is something to say."""
         fields: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
         fields["results"] = [row.to_dict() for row in self.results]
-        fields["curves"] = [_curve_fields(curve) for curve in self.curves]
+        fields["curves"] = [curve_fields(curve) for curve in self.curves]
         for name in ("hiding_bits", "confidence", "curves"):
             if not fields[name]:
                 del fields[name]
@@ -126,7 +126,8 @@ def only_auc(rows: Iterable[Row]) -> Row | None:
     return found[0] if len(found) == 1 else None
 
 
-def _curve_fields(curve: Curve) -> dict[str, Any]:
+def curve_fields(curve: Curve) -> dict[str, Any]:
+    """A curve in the JSON: of what it is, and its counts."""
     where = {"model": curve.where.model or None, "class": curve.where.label, "group": curve.where.group}
     return where | curve.to_dict()
 

@@ -246,14 +246,15 @@ def _called(study: Study, opening: Opening) -> Round:
 
 def _require_next(context: RoundContext, me: str, answered: Iterable[Stage], stage: Stage) -> None:
     """Refuse a stage that does not follow those that were answered; keys are made first, if at all, by the leader."""
-    done = [each for each in answered if each is not Stage.SETUP]
+    before = tuple(answered)
     if stage is Stage.SETUP:
-        allowed = me == context.round.leader and not done
+        allowed = me == context.round.leader and not before
     else:
-        allowed = context.protocol.stages_of(context.round, me)[len(done) : len(done) + 1] == (stage,)
+        done = sum(each is not Stage.SETUP for each in before)
+        allowed = context.protocol.stages_of(context.round, me)[done : done + 1] == (stage,)
     if not allowed:
         part = "leader" if me == context.round.leader else "party"
-        after = done[-1].value if done else "nothing"
+        after = before[-1].value if before else "nothing"
         raise RemoteProtocolError(
             f"Stage {stage.value!r} does not follow {after!r} for the {part} of a round of {context.round.protocol}. "
             "The round was aborted.",

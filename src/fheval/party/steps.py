@@ -70,6 +70,8 @@ class Steps:
 
     def submit(self, context: RoundContext, study: Study, message: Submit, *, now: datetime) -> Answered:
         """Party: count, and hide the counts; from here on the data set has had its releases."""
+        # Before any work is done: whoever calls rounds may name engines that are not there.
+        self._engine(context)
         sealed = EpochBytes(bundle=message.bundle, box=bytes(message.box))
         secrets = self._keyring.admit(context, sealed, now=now)
         if study.rounds is not None and self._ledger.rounds_of(study.hash()) >= study.rounds:

@@ -19,7 +19,7 @@ import numpy as np
 from fheval import field
 from fheval.engines import Engine, Parameters
 from fheval.engines.parameters import plain_moduli
-from fheval.errors import CapacityError, VerificationFailed
+from fheval.errors import CapacityError, RemoteProtocolError, VerificationFailed
 from fheval.metrics.fixed_point import Integers
 from fheval.protocols import base, padding
 from fheval.protocols.base import Answer, OpenedByLeader, Playing, Seat, Words
@@ -169,7 +169,14 @@ class CountsRelease(OpenedByLeader):
         roster: tuple[str, ...],
         answer: bytes,
     ) -> Verdict:
-        counts = leader_open(round_, secrets.seed, decode(answer, PaddedSums, sender=AGGREGATOR), self.tags)
+        sums = decode(answer, PaddedSums, sender=AGGREGATOR)
+        if sums.roster != roster:
+            raise RemoteProtocolError(
+                "The sums are of other parties than they are said to be of. The round was aborted.",
+                step="PaddedSums",
+                culprit=AGGREGATOR,
+            )
+        counts = leader_open(round_, secrets.seed, sums, self.tags)
         return Verdict(
             roster=roster,
             counts=tuple(counts.tolist()),

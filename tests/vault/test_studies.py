@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fheval.metrics.question import Question
+from msgspec.structs import replace
 from numpy.typing import NDArray
 from rich.console import Console
 
@@ -21,6 +21,7 @@ from fheval.party.columns import AllowedColumns
 from fheval.party.data_set import DataSet
 from fheval.protocols.base import Stage
 from fheval.secrets import SystemRandomness
+from fheval.study import Study
 from vault.trial import NAMES, PADDED, PicksTheFirst, Trial, Wire
 
 GRID = Grid.even(25)
@@ -30,7 +31,7 @@ ROWS_EACH = 5
 Columns = dict[str, NDArray[Any]]
 
 
-def study(seed: int, patients: int = 30) -> Columns:
+def made_rows(seed: int, patients: int = 30) -> Columns:
     """Rows of a party: a good model and a poor one, and each patient's rows all alike."""
     draw = np.random.default_rng(seed)
     label = draw.integers(0, 2, patients)
@@ -44,13 +45,13 @@ def study(seed: int, patients: int = 30) -> Columns:
     return {name: np.repeat(values, ROWS_EACH) for name, values in columns.items()}
 
 
-STUDIES = {name: study(seed) for seed, name in enumerate(NAMES)}
+ROWS = {name: made_rows(seed) for seed, name in enumerate(NAMES)}
 
 
 def pooled(column: str, of: str | None = None) -> float:
     """The AUC of a column over all members' rows; with a class, for telling it from the rest."""
-    labels = [each["label"] if of is None else each["kind"] == CLASSES.index(of) for each in STUDIES.values()]
-    scores = np.concatenate([each[column] for each in STUDIES.values()])
+    labels = [each["label"] if of is None else each["kind"] == CLASSES.index(of) for each in ROWS.values()]
+    scores = np.concatenate([each[column] for each in ROWS.values()])
     return Counts.from_scores(np.concatenate(labels).astype(int), scores, GRID).auc()
 
 
@@ -63,11 +64,11 @@ def write(trial: Trial, name: str, columns: Mapping[str, NDArray[Any]]) -> None:
 @pytest.fixture
 def models(trial: Trial) -> Trial:
     """Vaults that allow two models and clusters; the first one's file has other names for everything."""
-    for name, rows in STUDIES.items():
+    for name, rows in ROWS.items():
         write(trial, name, {each: rows[each] for each in ("label", "old", "new", "patient")})
         trial.columns[name] = AllowedColumns(models={"old": "old", "new": "new"}, cluster="patient")
     renamed = {"label": "died", "new": "v2", "old": "v1", "patient": "pid"}
-    write(trial, NAMES[0], {renamed[each]: STUDIES[NAMES[0]][each] for each in renamed})
+    write(trial, NAMES[0], {renamed[each]: ROWS[NAMES[0]][each] for each in renamed})
     trial.columns[NAMES[0]] = AllowedColumns(label="died", models={"new": "v2", "old": "v1"}, cluster="pid")
     trial.start()
     return trial
@@ -76,7 +77,7 @@ def models(trial: Trial) -> Trial:
 @pytest.fixture
 def classes(trial: Trial) -> Trial:
     """Vaults with three classes; the first one's file numbers them."""
-    for number, (name, rows) in enumerate(STUDIES.items()):
+    for number, (name, rows) in enumerate(ROWS.items()):
         own = ("0", "1", "2") if number == 0 else CLASSES
         shares = {f"risk_{label}": rows[f"risk_{each}"] for label, each in zip(own, CLASSES, strict=True)}
         write(trial, name, {"label": np.array(own)[rows["kind"]]} | shares)
@@ -85,14 +86,18 @@ def classes(trial: Trial) -> Trial:
     return trial
 
 
-def asked(trial: Trial, protocol: str = "padded", **question: Any) -> list[dict[str, Any]]:
+def asked(trial: Trial, protocol: str = "padded", **changes: Any) -> list[dict[str, Any]]:
     """The rows that every member holds after a round, all the same."""
-    report = trial.play(trial.plan(protocol, question=Question(grid=GRID, **question)))
+    report = trial.play(trial.study(protocol, grid=GRID, **changes))
     assert report.confirmed == NAMES
     found = [rounds_json([trial.last(name)])["rounds"][0]["results"] for name in NAMES]
     assert all(each == found[0] for each in found)
     rows: list[dict[str, Any]] = found[0]
     return rows
+
+
+def asking(**changes: Any) -> Study:
+    return replace(Study(protocol="padded", precision=1e-4, grid=GRID), **changes)
 
 
 def row_of(rows: list[dict[str, Any]], **wanted: Any) -> dict[str, Any]:
@@ -153,10 +158,10 @@ def test_classes_of_a_model_without_a_name(tmp_path: Path) -> None:
     path.write_text("label,score_a,score_b\na,0.9,0.1\nb,0.3,0.7\na,0.2,0.8\n")
     data = DataSet(path, AllowedColumns(classes={"a": "a", "b": "b"}))
     data.check()
-    counted = data.count(Question(grid=Grid.even(5), classes=("b", "a")), SystemRandomness())
-    assert counted.samples == 3
+    counted = data.count(asking(grid=Grid.even(5), classes=("b", "a")), SystemRandomness())
+    assert counted.share.rows == 3
     # Positives, then twice the negatives: one b among three rows, then two a.
-    assert [(each.left[-1], each.right[-1]) for each in counted.contributions] == [(1, 4), (2, 2)]
+    assert [(each.left[-1], each.right[-1]) for each in counted.share.contributions] == [(1, 4), (2, 2)]
 
 
 # Intervals
@@ -169,8 +174,8 @@ def width(row: Mapping[str, Any]) -> float:
 def pooled_width(column: str, level: float) -> float:
     """How wide the interval is that the pooled rows give, drawn with replacement."""
     draw = np.random.default_rng(5)
-    labels = np.concatenate([each["label"] for each in STUDIES.values()])
-    scores = np.concatenate([each[column] for each in STUDIES.values()])
+    labels = np.concatenate([each["label"] for each in ROWS.values()])
+    scores = np.concatenate([each[column] for each in ROWS.values()])
     chosen = [draw.integers(0, len(labels), len(labels)) for _ in range(400)]
     aucs = [Counts.from_scores(labels[rows], scores[rows], GRID).auc() for rows in chosen]
     low, high = np.quantile(aucs, [(1 - level) / 2, (1 + level) / 2])
@@ -178,7 +183,7 @@ def pooled_width(column: str, level: float) -> float:
 
 
 def test_intervals_and_the_difference_of_two_models(models: Trial) -> None:
-    rows = asked(models, models=("old", "new"), replicates=200, confidence=0.9)
+    rows = asked(models, models=("old", "new"), replicates=200, interval=0.9)
     for model in ("old", "new"):
         row = row_of(rows, model=model)
         assert row["value"] == pytest.approx(pooled(model), abs=1e-4)
@@ -197,14 +202,14 @@ def test_intervals_and_the_difference_of_two_models(models: Trial) -> None:
 def test_an_interval_over_patients_is_wider_than_one_over_their_rows(models: Trial) -> None:
     """All rows of a patient are alike, so there is a fifth of the information in them."""
     by_row, by_patient = (
-        width(asked(models, models=("new",), replicates=200, confidence=0.9, by_cluster=by_cluster)[0])
+        width(asked(models, models=("new",), replicates=200, interval=0.9, by_cluster=by_cluster)[0])
         for by_cluster in (False, True)
     )
     assert by_patient / by_row == pytest.approx(np.sqrt(ROWS_EACH), rel=0.4)
 
 
 def test_the_table_and_the_json_show_intervals(models: Trial) -> None:
-    rows = asked(models, models=("old", "new"), replicates=40, confidence=0.9, by_cluster=True)
+    rows = asked(models, models=("old", "new"), replicates=40, interval=0.9, by_cluster=True)
     (found,) = rounds_json([models.last("maple")])["rounds"]
     assert found["confidence"] == 0.9
     console = Console(width=160)
@@ -221,7 +226,7 @@ def test_the_table_and_the_json_show_intervals(models: Trial) -> None:
 
 
 def test_a_lost_upload_with_resamples_comes_again_with_the_same_bytes(models: Trial) -> None:
-    question = Question(grid=GRID, models=("old", "new"), replicates=40, confidence=0.95, by_cluster=True)
+    study = models.study(grid=GRID, models=("old", "new"), replicates=40, interval=0.95, by_cluster=True)
     wire = Wire(models)
 
     def exchange(asked: Exchange) -> dict[str, bytes]:
@@ -233,12 +238,12 @@ def test_a_lost_upload_with_resamples_comes_again_with_the_same_bytes(models: Tr
             assert replies == again == wire(asked)
         return replies
 
-    report = drive(models.conduct(models.plan(question=question)), exchange)
+    report = drive(models.conduct(study), exchange)
     assert report.confirmed == NAMES
 
 
 def test_two_rounds_have_other_resamples(models: Trial) -> None:
-    asking: dict[str, Any] = {"models": ("new",), "replicates": 40, "confidence": 0.95}
+    asking: dict[str, Any] = {"models": ("new",), "replicates": 40, "interval": 0.95}
     first, second = (asked(models, "padded-verified", **asking)[0] for _ in range(2))
     assert first["value"] == second["value"]
     assert (first["low"], first["high"]) != (second["low"], second["high"])
@@ -250,28 +255,27 @@ def test_two_rounds_have_other_resamples(models: Trial) -> None:
 def test_a_member_that_does_not_allow_a_model_stays_away(models: Trial, caplog: pytest.LogCaptureFixture) -> None:
     models.columns["maple"] = AllowedColumns(models={"old": "old"})
     models.start()
-    question = Question(grid=GRID, models=("old", "new"))
-    report = models.play(models.plan(question=question), rng=PicksTheFirst())
+    report = models.play(models.study(grid=GRID, models=("old", "new")), rng=PicksTheFirst())
     assert report.dropped == ("maple",)
     assert "names the model 'new', and with --score-column this vault allows 'old'" in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("question", "reason"),
+    ("changes", "reason"),
     [
         ({}, "names no model, and this vault has"),
         ({"models": ("label",)}, "names the model 'label'"),
         ({"models": ("v1",)}, "names the model 'v1'"),
         ({"models": ("new",), "classes": ("0", "1")}, "names the class '0'"),
-        ({"models": ("new",), "group_column": "patient", "groups": ("1",)}, "asks for groups"),
-        ({"models": ("new",), "replicates": 1001, "confidence": 0.95}, "1001 resamples; 1000 are allowed"),
+        ({"models": ("new",), "group_column": "patient"}, "asks for groups"),
+        ({"models": ("new",), "replicates": 1001, "interval": 0.95}, "1001 resamples; 1000 are allowed"),
     ],
 )
 def test_all_refuse_what_none_allows(
-    models: Trial, caplog: pytest.LogCaptureFixture, question: dict[str, Any], reason: str
+    models: Trial, caplog: pytest.LogCaptureFixture, changes: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(TransportError, match="the reason in the vault's log"):
-        models.play(models.plan(question=Question(grid=Grid.even(5), **question)))
+        models.play(models.study(grid=Grid.even(5), **changes))
     assert reason in caplog.text
     assert not any(models.ledgers[name].history() for name in NAMES)
 
@@ -280,34 +284,34 @@ def test_too_few_are_left_because_one_refused(models: Trial) -> None:
     models.columns["alder"] = AllowedColumns(label="died", models={"old": "v1"})
     models.start("alder")
     models.stop("hazel", "maple")
-    plan = models.plan(members=("alder", "birch", "cedar"), question=Question(grid=GRID, models=("new",)))
+    study = models.study(grid=GRID, models=("new",))
     with pytest.raises(CohortTooSmall, match=r"Only 2 members answered .* The vault of alder refused"):
-        models.play(plan, rng=PicksTheFirst())
+        models.play(study, rng=PicksTheFirst(), members=("alder", "birch", "cedar"))
 
 
 ALLOWED = AllowedColumns(models={"old": "v1"}, classes={"well": "0", "flu": "1"})
 
 
 @pytest.mark.parametrize(
-    ("question", "reason"),
+    ("changes", "reason"),
     [
         ({"models": ("old",)}, "leaves out of this vault's classes: 'well', 'flu'"),
         ({"models": ("old",), "classes": ("well", "cold")}, "leaves out of this vault's classes: 'flu'"),
         ({"models": ("old",), "classes": ("well", "flu", "cold")}, "names the class 'cold'"),
         ({"models": ("old", ""), "classes": ("well", "flu")}, "names the model ''"),
         (
-            {"classes": ("well", "flu"), "replicates": 40, "confidence": 0.95, "by_cluster": True},
+            {"classes": ("well", "flu"), "replicates": 40, "interval": 0.95, "by_cluster": True},
             "no --cluster-column",
         ),
     ],
 )
-def test_what_is_not_allowed_is_named(question: dict[str, Any], reason: str) -> None:
+def test_what_is_not_allowed_is_named(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(RemoteProtocolError, match=reason):
-        ALLOWED.own_words(Question(grid=GRID, **question))
+        ALLOWED.translate(asking(**changes))
 
 
-def test_a_question_in_the_files_own_words() -> None:
-    own = ALLOWED.own_words(Question(grid=GRID, models=("old",), classes=("flu", "well")))
+def test_a_study_in_the_names_of_the_file() -> None:
+    own = ALLOWED.translate(asking(models=("old",), classes=("flu", "well")))
     assert (own.models, own.classes) == (("v1",), ("1", "0"))
 
 
