@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from fheval.counting import Counts, Grid, blocks, count_file, npy, parquet, read_pair
+from fheval.counting import Counts, Grid, count_file, delimited, npy, parquet, read_pair
 from fheval.counting.readers import read_chunks
 from fheval.errors import InputError
 
@@ -122,7 +122,7 @@ def piecewise(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     """Run a test as it is, and with pieces so small that every file falls into many."""
     if request.param == "whole":
         return False
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1021)
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", 1021)
     monkeypatch.setattr(npy, "STRETCH_ROWS", 333)
     monkeypatch.setattr(parquet, "SLICE_ROWS", 999)
     return True
@@ -235,7 +235,7 @@ def test_a_bad_row_far_down_a_csv_is_named(tmp_path: Path, piecewise: bool) -> N
 def test_a_quote_that_is_never_closed_does_not_fill_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piecewise: bool
 ) -> None:
-    monkeypatch.setattr(blocks, "RECORD_LIMIT", 2000)
+    monkeypatch.setattr(delimited, "RECORD_LIMIT", 2000)
     (tmp_path / "a.csv").write_text('label,score,note\n1,0.5,"oops\n' + "0,0.5,\n" * 5000)
     with pytest.raises(InputError, match=r"longer than|never closed"):
         count_file(tmp_path / "a.csv")

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fheval.counting import Table, TableColumns, TableFile, blocks, parquet
+from fheval.counting import Table, TableColumns, TableFile, delimited, parquet
 from fheval.errors import InputError
 
 ALL = TableColumns(label="outcome", models=("old", "new"), group="sex", cluster="patient")
@@ -64,7 +64,7 @@ def test_every_kind_of_file_gives_the_same_table(tmp_path: Path, ending: str) ->
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
 def test_a_large_file_comes_in_stretches(tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 40)
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", 40)
     monkeypatch.setattr(parquet, "SLICE_ROWS", 3)
     tables = list(TableFile(write(tmp_path, ending), ALL))
     assert len(tables) > 1

@@ -92,11 +92,6 @@ def test_a_roster_that_breaks_the_policy(policy: Policy, roster: tuple[str, ...]
     refused(lambda: policy.check_round(STUDY, roster, now=NOW), reason)
 
 
-def test_rules_refuse_what_no_study_could_say(policy: Policy) -> None:
-    refused(lambda: policy.check_protocol(""), "is not allowed")
-    refused(lambda: policy.check_decision_points(1), "1 decision points")
-
-
 @pytest.mark.parametrize("roster", [(), ("alder", "birch")])
 def test_a_small_cohort_is_refused(policy: Policy, roster: tuple[str, ...]) -> None:
     with pytest.raises(CohortTooSmall, match=f"has {len(roster)} parties.*at least 3"):
