@@ -63,6 +63,7 @@ def lay_out(round_: Round) -> SlotLayout:
     if round_.precision is not None:
         raise ConfigError(f"{NAME} releases the exact fraction. Use --precision exact with it, or padded.")
     runs = RUNS.of(round_)
+    RUNS.check(runs)
     primes = enough_primes(max(form.bound for form in round_.forms), runs)
     lengths = [n for form in round_.forms for n in (form.terms, form.denominator)] * runs
     groups = [np.arange(start, stop) for start, stop in pairwise(np.cumsum([0, *lengths]))]
