@@ -54,7 +54,7 @@ def gap(engine: str, splits: int, size: str) -> float:
     bound = BOUNDS.get(size, DEFAULT_MAX_SAMPLES)
     cast = cast_of(engine, splits).next(max_samples=bound, forms=(auc_form(POINTS, bound),))
     counts = parties(size)
-    result: Any = cast.answer(cast.served(contributions_of(cast.round, counts)))
+    result: Any = cast.result_of(cast.served(contributions_of(cast.round, counts)))
     assert cast.open(result).ratio() == pytest.approx(pooled(counts).auc(), abs=TOLERANCE)
     values = [float(slots[0].real) for slots in cast.slots(result)]
     first, second = (

@@ -159,7 +159,7 @@ def test_the_aggregator_releases_these_two_numbers_and_no_others(monkeypatch: py
     own = {
         party: [auc_contribution(each) for each in both] for party, both in zip(cast.round.parties, counts, strict=True)
     }
-    result = cast.answer(cast.served(own))
+    result = cast.result_of(cast.served(own))
     layout = layout_of(cast.round)
     sums = padding.leader_decrypt(cast.engine, cast.secrets, layout.primes, layout.plan, result.ciphertexts)
     assert len(drawn) == 2

@@ -32,7 +32,7 @@ FORM = Form.bounded(numerator=3, denominator=1, bound=2**47)
 @pytest.fixture(autouse=True)
 def _digest_of_the_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     """The vectors take the round's digest as given, so that they do not depend on how a round is described."""
-    monkeypatch.setattr(Round, "digest", lambda _: bytes.fromhex(VECTORS["digest"]))
+    monkeypatch.setattr(Round, "digest", property(lambda _: bytes.fromhex(VECTORS["digest"])))
 
 
 def the_round(protocol: str, **options: Any) -> Round:
@@ -159,7 +159,7 @@ def test_whole_rounds_under_the_vectors_seed_give_the_vectors_ratio() -> None:
     for protocol in ("padded", "padded-verified"):
         cast = Cast(the_round(protocol))
         cast.secrets = PartySecrets(keys=cast.secrets.keys, seed=SEED)
-        result = cast.answer(cast.served({party: [contribution(party)] for party in PARTIES}))
+        result = cast.result_of(cast.served({party: [contribution(party)] for party in PARTIES}))
         assert cast.open(result).ratio() == Fraction(VECTORS["num"], VECTORS["den"])
 
 

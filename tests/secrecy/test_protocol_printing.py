@@ -203,8 +203,8 @@ def steps_of(protocol: str) -> dict[str, Callable[[], object]]:
     cast = Cast(a_round(protocol, 3))
     own = contributions_of(cast.round, COUNTS)
     upload = cast.upload("hospital-1", own["hospital-1"])
-    result = cast.answer(cast.served(own))
-    undefined = cast.answer(cast.served(contributions_of(cast.round, [curve(48611, 0)] * 3)))
+    result = cast.result_of(cast.served(own))
+    undefined = cast.result_of(cast.served(contributions_of(cast.round, [curve(48611, 0)] * 3)))
     cut_off = wire.encode(upload)[:-9]
     return {
         "stranger": lambda: cast.aggregator().receive(changed(upload, sender="stranger")),
@@ -212,7 +212,7 @@ def steps_of(protocol: str) -> dict[str, Callable[[], object]]:
         "garbled answer": lambda: cast.open(garbled(result)),
         "undefined": lambda: cast.open(undefined),
         "another round": lambda: cast.next().open(result),
-        "too few": lambda: cast.answer(cast.served({"hospital-1": own["hospital-1"]})),
+        "too few": lambda: cast.result_of(cast.served({"hospital-1": own["hospital-1"]})),
         "cut off": lambda: wire.decode(cut_off, type(upload), sender="hospital-1"),
     }
 
@@ -245,7 +245,7 @@ def lie() -> object:
     own = contributions_of(cast.round, COUNTS)
     aggregator = cast.served(own)
     aggregator.uploads.add(cast.upload("hospital-1", own["hospital-1"]).values, "hospital-1")
-    return cast.open(cast.answer(aggregator))
+    return cast.open(cast.result_of(aggregator))
 
 
 STEPS = {f"{protocol}: {name}": step for protocol in ALL for name, step in steps_of(protocol).items()}

@@ -154,7 +154,7 @@ def test_blinding_is_drawn_anew_for_every_answer(
     own = contributions_of(cast.round, COUNTS)
     # The same uploads answered by two aggregators, and another round.
     for each in (cast, cast, cast.next()):
-        each.answer(each.served(own))
+        each.result_of(each.served(own))
     assert len(drawn) == 3 * per_round
     assert len(set(drawn)) == len(drawn)
 

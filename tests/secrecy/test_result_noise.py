@@ -25,7 +25,7 @@ def bits_left(protocol: str, samples: int, **options: Any) -> set[int]:
     cast = Cast(a_round(protocol, 3, engine=engine, **options), engine)
     (form,) = cast.round.forms
     own = Contribution(*(np.full(form.terms, samples, dtype=np.int64) for _ in range(2)))
-    result: Any = cast.answer(cast.served({party: [own] for party in cast.round.parties}))
+    result: Any = cast.result_of(cast.served({party: [own] for party in cast.round.parties}))
     found = set()
     for chosen, key, (data,) in zip(parameters_of(cast.round), cast.secrets.keys, result.ciphertexts, strict=True):
         holder: Any = engine.key_holder(chosen, key)
