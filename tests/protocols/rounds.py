@@ -19,8 +19,8 @@ from fheval.counting import Counts
 from fheval.engines import Engine, Parameters
 from fheval.engines.clear import ClearEngine
 from fheval.metrics.forms import Contribution, Form, auc_contribution, auc_form
-from fheval.protocols import PROTOCOLS, padded, padded_verified
-from fheval.protocols.base import Stage
+from fheval.protocols import PROTOCOLS, padded, padded_verified, paper_malicious, paper_semi_honest
+from fheval.protocols.base import Receipt, Stage
 from fheval.protocols.play import Contributions, Members
 from fheval.protocols.play import play as play_roles
 from fheval.protocols.round import (
@@ -28,10 +28,12 @@ from fheval.protocols.round import (
     PartySecrets,
     PublicSetup,
     Round,
+    SealedVerdict,
     Verdict,
     new_round_id,
 )
 from fheval.secrets import Randomness, SystemRandomness
+from fheval.wire import Message
 
 CLEAR = ClearEngine()
 PADDED = ("padded", "padded-verified")
@@ -39,6 +41,27 @@ PAPER = ("paper-semi-honest", "paper-malicious")
 ALL = PADDED + PAPER
 
 OPTIONS = {option.name: option for protocol in PROTOCOLS.values() for option in protocol.options}
+
+# What a member is sent at each stage, nothing with the request for an upload, and what it answers.
+Exchanges = dict[Stage, tuple[type[Message] | None, type[Message]]]
+_OF_PADDED: Exchanges = {
+    Stage.SUBMIT: (None, padded.PaddedCounts),
+    Stage.PADS: (padded.RosterNotice, padded.PadSums),
+    Stage.RESULT: (padded.PaddedResult, SealedVerdict),
+    Stage.BROADCAST: (SealedVerdict, Receipt),
+}
+MESSAGES: dict[str, Exchanges] = {
+    "padded": _OF_PADDED,
+    "padded-verified": _OF_PADDED,
+    "paper-semi-honest": {
+        Stage.SUBMIT: (None, paper_semi_honest.CountShare),
+        Stage.RESULT: (paper_semi_honest.BlindedResult, Receipt),
+    },
+    "paper-malicious": {
+        Stage.SUBMIT: (None, paper_malicious.CountShares),
+        Stage.RESULT: (paper_malicious.BlindedResults, Receipt),
+    },
+}
 
 
 def named(count: int) -> tuple[str, ...]:
@@ -200,3 +223,31 @@ class Cast(Members):
             for chosen, key, ciphertexts in zip(parameters_of(self.round), self.secrets.keys, grouped, strict=True)
             for data in ciphertexts
         ]
+
+
+class Wiretap(Members):
+    """Members of whom everything that passes between them and the aggregator is kept, in order.
+
+    `sent` has the bytes with what they are, `messages` the same as their receiver reads them.
+    """
+
+    def __init__(self, round_: Round, contributions: Contributions, rng: Randomness, engine: Engine = CLEAR) -> None:
+        super().__init__(PROTOCOLS[round_.protocol], engine, round_, contributions, rng)
+        self.sent: list[tuple[str, bytes]] = []
+        self.messages: list[Any] = []
+        self._note("set-up", PublicSetup, self.setup)
+
+    def answer(self, party: str, stage: Stage, body: bytes) -> bytes:
+        """What one member answers."""
+        asked, answered = MESSAGES[self.round.protocol][stage]
+        if asked is None:
+            assert body == b""
+        else:
+            self._note(f"{stage.value}, asked", asked, body)
+        data = super().answer(party, stage, body)
+        self._note(f"{stage.value}, answered", answered, data)
+        return data
+
+    def _note(self, what: str, kind: type[Message], data: bytes) -> None:
+        self.sent.append((what, data))
+        self.messages.append(wire.decode(data, kind, sender="a role"))

@@ -11,36 +11,21 @@ import numpy as np
 import pytest
 
 from fheval.engines import clear, container
-from fheval.protocols import padded, paper_malicious, paper_semi_honest, run_round
+from fheval.protocols import padded, paper_malicious, paper_semi_honest
 from fheval.protocols.padding import LinearCircuit
 from fheval.protocols.release import RoundedRelease
 from fheval.protocols.round import Round, leader_set_up
-from fheval.protocols.watch import InProcess
 from fheval.secrets import Randomness, Secret, Stream, SystemRandomness
-from fheval.wire import Message
-from protocols.rounds import ALL, CLEAR, PADDED, PAPER, Cast, a_round, contributions_of, curve
+from protocols.rounds import ALL, CLEAR, PADDED, PAPER, Cast, Wiretap, a_round, contributions_of, curve
 
 COUNTS = [curve(40, 70), curve(0, 25), curve(9, 1)]
 
 
-class Record(InProcess):
-    """Keeps the bytes of every message."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sent: list[tuple[str, bytes]] = []
-
-    def carry(self, kind: str, message: Message) -> bytes:
-        data = super().carry(kind, message)
-        self.sent.append((kind, data))
-        return data
-
-
 def everything_sent(round_: Round, rng: Randomness) -> list[tuple[str, bytes]]:
     """All messages of a whole round on the plaintext engine, which adds no randomness of its own."""
-    record = Record()
-    run_round(CLEAR, round_, contributions_of(round_, COUNTS), rng, record)
-    return record.sent
+    tap = Wiretap(round_, contributions_of(round_, COUNTS), rng)
+    tap.play()
+    return tap.sent
 
 
 def stream(number: int) -> Stream:
@@ -81,11 +66,12 @@ def test_other_randomness_changes_every_message_that_hides_something(
     ]
     # The plaintext engine does not encrypt: what it sends differs only where the protocol itself hides.
     if protocol in PADDED:
-        assert differ == ["party_upload"] * 3 + ["leader_upload", "result", "broadcast"]
+        leader = ["pads, answered", "result, asked", "result, answered", "broadcast, asked"]
+        assert differ == ["submit, answered"] * 3 + leader
     elif protocol == "paper-malicious":
-        assert differ == ["party_upload"] * 3 + ["result"]
+        assert differ == ["submit, answered"] * 3 + ["result, asked"]
     else:
-        assert differ == ["result"]
+        assert differ == ["result, asked"]
 
 
 @pytest.mark.parametrize("protocol", ALL)
