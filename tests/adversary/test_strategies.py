@@ -8,6 +8,7 @@ from fheval.engines import load_engine
 from fheval.engines.clear import ClearEngine
 from fheval.errors import ConfigError, RemoteProtocolError, VerificationFailed
 from fheval.protocols import PROTOCOLS
+from fheval.protocols.base import RoundFailed
 from fheval.protocols.play import Members
 from fheval.secrets import SystemRandomness
 from fheval_lab.attacks import STRATEGIES, Consortium, run_suite, strategies_named
@@ -126,7 +127,7 @@ def test_an_adversary_that_stumbles_is_a_bug_and_not_a_catch() -> None:
         def constants(self) -> tuple[int, int] | None:
             raise RemoteProtocolError("Stumbled.", step="attack", culprit="us")
 
-    with pytest.raises(RemoteProtocolError, match="Stumbled"):
+    with pytest.raises(RoundFailed, match="Stumbled"):
         run_suite(Consortium(protocol="paper-malicious"), ClearEngine(), [Stumbles], tries=1)
 
 
