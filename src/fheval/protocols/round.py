@@ -81,12 +81,7 @@ class Round:
             raise ConfigError("A party is named twice in the round. Give every party its own name.")
         if self.leader not in self.parties:
             raise ConfigError(f"The leader {self.leader!r} is not a party of the round. Pick one of the parties.")
-        if self.minimum_cohort < 1:
-            raise ConfigError("The minimum cohort must be at least 1.")
-        if self.precision is not None and not 0 < self.precision < 1:
-            raise ConfigError(f"A precision of {self.precision} makes no sense. Use a number such as 1e-4, or exact.")
-        if not 1 <= self.max_samples <= MOST_SAMPLES:
-            raise ConfigError(f"max_samples must be between 1 and {MOST_SAMPLES}. Use what the parties really have.")
+        require_terms(self.precision, self.minimum_cohort, self.max_samples)
         if not self.forms and not 1 <= self.sums <= MOST_SUMS:
             raise ConfigError(f"A round needs at least one evaluation, and has room for {MOST_SUMS} counts.")
         if self.forms and self.sums:
@@ -131,6 +126,16 @@ class Round:
                 f"Only {count} parties are present and the minimum cohort is {self.minimum_cohort}. "
                 "Wait for more parties and run a new round."
             )
+
+
+def require_terms(precision: float | None, minimum_cohort: int, max_samples: int) -> None:
+    """Refuse terms under which no round makes sense."""
+    if not 1 <= minimum_cohort <= MOST_SAMPLES:
+        raise ConfigError(f"The minimum cohort must be between 1 and {MOST_SAMPLES}. Use a number such as 3.")
+    if precision is not None and not 0 < precision < 1:
+        raise ConfigError(f"A precision of {precision} makes no sense. Use a number such as 1e-4, or exact.")
+    if not 1 <= max_samples <= MOST_SAMPLES:
+        raise ConfigError(f"max_samples must be between 1 and {MOST_SAMPLES}. Use what the parties really have.")
 
 
 def new_round_id(rng: Randomness) -> str:
