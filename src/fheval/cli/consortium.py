@@ -201,7 +201,7 @@ def policy(
         typer.Option(
             parser=_precision,
             metavar="P|exact",
-            help="Finest release; at first 1e-4. padded-verified needs exact.",
+            help="Finest release; at first 1e-4. Protocols that release the exact fraction need exact.",
         ),
     ] = None,
     most_decision_points: Annotated[

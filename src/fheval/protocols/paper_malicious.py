@@ -131,7 +131,7 @@ def parameters(round_: Round) -> Parameters:
     if round_.precision is not None:
         raise ConfigError(f"{NAME} compares exact results and releases them. Use --precision exact with it.")
     if form.denominator != 1:
-        raise ConfigError(f"{NAME} knows ratios over one product only. Use padded-verified.")
+        raise ConfigError(f"{NAME} knows ratios over one product only. Use a protocol that answers any metric.")
     SPLITS.check(SPLITS.of(round_))
     if len(round_.parties) < 2:
         raise ConfigError(f"{NAME} needs two parties or more: the masks of one alone cannot cancel.")
