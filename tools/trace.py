@@ -25,7 +25,8 @@ def noting(calls: dict[str, str]) -> Iterator[None]:
 
     def note(frame: FrameType, event: str, _: object) -> None:
         name = frame.f_globals.get("__name__", "")
-        if event == "call" and (name == "fheval" or name.startswith("fheval.")):
+        # An engine that does not load is tried again, which begins to import its module.
+        if event == "call" and frame.f_code.co_name != "<module>" and f"{name}.".startswith("fheval."):
             calls.setdefault(name, frame.f_code.co_name)
 
     sys.setprofile(note)

@@ -1,4 +1,4 @@
-"""Secrets that do not print, randomness as an argument, and streams derived from a shared seed.
+"""Secrets that do not print, randomness as an argument, streams derived from a shared seed, and boxes sealed under one.
 
 Two sources of randomness exist: `SystemRandomness`, the operating system's generator, and `Stream`, the key
 stream of AES-256 in counter mode under a key that HKDF-SHA256 derives from a seed and a list of labels. Protocol
@@ -12,9 +12,13 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from fheval.errors import CapacityError
 
 T = TypeVar("T")
 
@@ -22,6 +26,9 @@ SEED_BYTES = 32
 
 # A derived key is used for one stream only, so the counter may start at zero.
 _ZERO_NONCE = bytes(16)
+
+_SEAL_NONCE_BYTES = 12
+_SEAL_LENGTH_BYTES = 4
 
 
 class Secret(Generic[T]):
@@ -202,3 +209,38 @@ def bits(rng: Randomness, count: int) -> npt.NDArray[np.bool_]:
     """Draw `count` fair bits."""
     drawn = np.frombuffer(rng.draw((count + 7) // 8), dtype=np.uint8)
     return np.unpackbits(drawn, count=count).astype(np.bool_)
+
+
+class SealBroken(Exception):  # noqa: N818 (the seal, not this program, is broken)
+    """The box was altered, or sealed under another secret or for another purpose."""
+
+
+def seal(
+    secret: Secret[bytes], usage: str, *labels: str | bytes | int, plain: bytes, rng: Randomness, room: int = 0
+) -> bytes:
+    """Close a box, filled up to `room` bytes; content that is longer than a given room is refused.
+
+    >>> box = seal(Secret(bytes(32)), "example", 1, plain=b"hello", rng=SystemRandomness(), room=100)
+    >>> len(box), unseal(Secret(bytes(32)), "example", 1, box=box)
+    (132, b'hello')
+    """
+    if room and len(plain) > room:
+        raise CapacityError(f"{len(plain)} bytes do not fit a box of {room}. Ask for less in one round.")
+    filled = len(plain).to_bytes(_SEAL_LENGTH_BYTES, "big") + plain.ljust(room, b"\0")
+    nonce = rng.draw(_SEAL_NONCE_BYTES)
+    return nonce + _cipher(secret, usage, labels).encrypt(nonce, filled, None)
+
+
+def unseal(secret: Secret[bytes], usage: str, *labels: str | bytes | int, box: bytes) -> bytes:
+    """Open a box, or raise `SealBroken`."""
+    nonce, sealed = bytes(box[:_SEAL_NONCE_BYTES]), bytes(box[_SEAL_NONCE_BYTES:])
+    try:
+        filled = _cipher(secret, usage, labels).decrypt(nonce, sealed, None)
+    except (InvalidTag, ValueError):
+        raise SealBroken from None
+    length = int.from_bytes(filled[:_SEAL_LENGTH_BYTES], "big")
+    return filled[_SEAL_LENGTH_BYTES : _SEAL_LENGTH_BYTES + length]
+
+
+def _cipher(secret: Secret[bytes], usage: str, labels: tuple[str | bytes | int, ...]) -> ChaCha20Poly1305:
+    return ChaCha20Poly1305(derive(secret, usage, *labels).draw(32))

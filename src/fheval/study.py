@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_type_hints
 
 import msgspec
+import numpy as np
 
 from fheval.counting import UNNAMED, Grid
 from fheval.errors import CapacityError, ConfigError, RemoteProtocolError
-from fheval.metrics.forms import Form
 from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE, Rule
 from fheval.metrics.registry import Spec, parse_spec
 from fheval.metrics.resampling import LARGEST_WEIGHT
@@ -32,10 +32,13 @@ from fheval.protocols.round import (
     AGGREGATOR,
     DEFAULT_MAX_SAMPLES,
     DEFAULT_MINIMUM_COHORT,
+    MOST_SAMPLES,
+    Form,
     OptionValue,
     Round,
     RoundCall,
     new_round_id,
+    require_terms,
 )
 from fheval.secrets import Randomness
 from fheval.wire import Message, decode, encode
@@ -157,8 +160,10 @@ class Study(Message, frozen=True, kw_only=True):
         >>> Study.of(metrics=["auc", "f1@0.3"], decision_points=100).grid
         Grid.even(100)
         """
-        chosen = PROTOCOLS[protocol]
-        own = {option.name: others.pop(option.name) for option in _all_options() if option.name in others}
+        if "options" in others:
+            raise _no_field("options")
+        chosen = PROTOCOLS[_field("protocol", protocol)]
+        own = {option.name: _plain(others.pop(option.name)) for option in _all_options() if option.name in others}
         fields: dict[str, Any] = {
             "grid": _chosen_grid(decision_points, grid, scores, resampled=interval is not None),
             "interval": interval,
@@ -333,14 +338,29 @@ def _field(name: str, value: object) -> Any:
     """A field of a study from what people wrote: a list of one may be written without its brackets."""
     kinds = get_type_hints(Study)
     if name not in kinds:
-        known = {*kinds, "decision_points", "scores", *(option.name for option in _all_options())} - {"options"}
-        raise StudyError(f"A study has no {name!r}. It has: {', '.join(sorted(known))}.")
+        raise _no_field(name)
     if kinds[name] == tuple[str, ...] and isinstance(value, str):
         value = (value,)
+    return _converted(name, value, kinds[name])
+
+
+def _converted(name: str, value: object, kind: Any) -> Any:
     try:
-        return msgspec.convert(value, kinds[name])
+        return msgspec.convert(_plain(value), kind)
     except msgspec.ValidationError as error:
         raise StudyError(f"{name} is {value!r}, which cannot be ({error}). Mend the study.") from error
+
+
+def _plain(value: Any) -> Any:
+    """Numbers that numpy made as Python's own, such as the ends of a range."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    return [_plain(each) for each in value] if isinstance(value, (list, tuple, range)) else value
+
+
+def _no_field(name: str) -> StudyError:
+    known = {*get_type_hints(Study), "decision_points", "scores", *(option.name for option in _all_options())}
+    return StudyError(f"A study has no {name!r}. It has: {', '.join(sorted(known - {'options'}))}.")
 
 
 def _all_options() -> list[Option]:
@@ -364,13 +384,13 @@ def _chosen_grid(
     if not isinstance(grid, str):
         if points is not None or scores != "probability":
             raise StudyError("The grid lists the decision points. Leave their number and the kind of scores out.")
-        return Grid.explicit(grid)
+        return Grid.explicit(_converted("grid", grid, tuple[float, ...]))
     if grid not in ("even", "logit"):
         raise StudyError(f"There is no grid {grid!r}. Use even, logit, or a list of decision points.")
     if points is None:
         points = RESAMPLED_DECISION_POINTS if resampled else DEFAULT_DECISION_POINTS
     make = Grid.even if grid == "even" else Grid.logit
-    return make(points, scores=scores)
+    return make(_plain(points), scores=_converted("scores", scores, Literal["probability", "logit"]))
 
 
 def _require_enough(level: float, replicates: int) -> None:
@@ -394,6 +414,8 @@ def _check_asked(study: Study) -> None:
             raise StudyError(f"A {noun} is named twice in {', '.join(map(repr, names))}. Name each once.")
     if not study.metrics or not study.models:
         raise StudyError("A study needs at least one metric and one model.")
+    if not 1 <= study.minimum_group <= MOST_SAMPLES:
+        raise StudyError(f"A minimum group of {study.minimum_group} makes no sense. Use a number such as 20.")
     if len(study.classes) == 1:
         raise StudyError("One class cannot be told from others. Name all classes.")
     if not 0 <= study.replicates <= MOST_REPLICATES:
@@ -413,7 +435,8 @@ def _check_asked(study: Study) -> None:
 
 
 def _check_terms(study: Study) -> None:
-    for name in ("minimum_cohort", "minimum_group", "max_samples", "least_rows", "most_rows_per_party", "rounds"):
+    require_terms(study.precision, study.minimum_cohort, study.max_samples)
+    for name in ("minimum_group", "least_rows", "most_rows_per_party", "rounds"):
         value = getattr(study, name)
         if value is not None and value < 1:
             raise StudyError(f"{name} is {value}. Use a number from 1.")

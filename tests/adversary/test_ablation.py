@@ -140,10 +140,7 @@ def without_a_look_at_the_roster(monkeypatch: pytest.MonkeyPatch) -> None:
 def same_randomness_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that the parties derive is bound to the round by its digest."""
 
-    def digest(round_: Round) -> bytes:
-        return bytes(32)
-
-    monkeypatch.setattr(Round, "digest", digest)
+    monkeypatch.setattr(Round, "digest", property(lambda _: bytes(32)))
 
 
 @dataclass(frozen=True)
@@ -197,7 +194,7 @@ def test_runs_with_the_same_maps_or_no_spare_primes_check_nothing(
     ablate: Callable[[pytest.MonkeyPatch], None], runs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over one prime, which small data need, a random element is a possible fraction every fifteenth time or so."""
-    consortium = Consortium(protocol="padded-verified", max_samples=2800, decision_points=5, runs=runs)
+    consortium = Consortium(protocol="padded-verified", max_samples=2800, decision_points=5, options={"runs": runs})
     (caught,) = run_suite(consortium, ClearEngine(), [ScaleAll], tries=150)
     assert caught.caught == 150
     ablate(monkeypatch)

@@ -17,7 +17,7 @@ from fheval_lab.attacks.on_slots import NUDGE, Nudge
 
 def drawn_by_the_protocol(count: int) -> list[float]:
     rng = fresh_stream()
-    consortium = Consortium(protocol="paper-malicious", decision_points=3, splits=1)
+    consortium = Consortium(protocol="paper-malicious", decision_points=3, options={"splits": 1})
     round_, seed = consortium.round(ClearEngine(), rng), new_seed(rng)
     runs = (CommonRandomness.derive(seed, round_, run) for run in range(count))
     return [one.r7 * one.r8 / (one.r3 * one.r4) for one in runs]
@@ -35,7 +35,7 @@ def test_the_protocol_accepts_nudges_as_often_as_the_model_says() -> None:
     ratios = multiplier_ratios(rng, rounds), multiplier_ratios(rng, rounds)
     expected = accepted_nudges(float(NUDGE), 0.0, *ratios) / rounds
     tries = 300
-    consortium = Consortium(protocol="paper-malicious", parties=2, decision_points=4, splits=1)
+    consortium = Consortium(protocol="paper-malicious", parties=2, decision_points=4, options={"splits": 1})
     (tally,) = run_suite(consortium, ClearEngine(), [Nudge], tries=tries)
     accepted = tally.tries - tally.caught
     assert 0.05 < expected < 0.5

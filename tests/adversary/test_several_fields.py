@@ -9,9 +9,9 @@ import pytest
 
 from fheval.errors import VerificationFailed
 from fheval.field import Residues
-from fheval.metrics.forms import Form
 from fheval.protocols import padded_verified
 from fheval.protocols.release import exact_ratio
+from fheval.protocols.round import Form
 from fheval.secrets import Randomness
 from fheval_lab.attacks.several_fields import BOUND, PRIMES, SPARED, agreement_rates, fractions
 from fheval_lab.attacks.small_field import DEVIATIONS, Answer

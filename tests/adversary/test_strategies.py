@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import pytest
-from fheval.protocols.watch import InProcess
 
 from fheval.engines import load_engine
 from fheval.engines.clear import ClearEngine
 from fheval.errors import ConfigError, RemoteProtocolError, VerificationFailed
 from fheval.protocols import PROTOCOLS
+from fheval.protocols.base import RoundFailed
+from fheval.protocols.play import Members
 from fheval.secrets import SystemRandomness
 from fheval_lab.attacks import STRATEGIES, Consortium, run_suite, strategies_named
 from fheval_lab.attacks.on_parties import DropParty, SwapParties
 from fheval_lab.attacks.on_slots import ScaleAll
-from fheval_lab.attacks.strategy import RESISTANT, Strategy
-from fheval_lab.attacks.suite import HARMLESS, Tally, adversary, suitable
+from fheval_lab.attacks.strategy import Strategy
+from fheval_lab.attacks.suite import HARMLESS, Tally, adversary
 
 TRIES = 10
+
+RESISTANT = {"padded-verified", "paper-malicious"}
 
 # What no protocol takes: content that does not load, no content, and who was there told in two ways.
 NEVER_TAKEN = {"nothing", "deny-dropout"}
@@ -57,7 +60,8 @@ def test_a_protocol_for_a_semi_honest_aggregator_is_forgeable(protocol: str) -> 
 def test_every_strategy_on_a_real_engine(protocol: str) -> None:
     """On the one that is the default here; the statistics above need no ciphertexts."""
     tallies = run_suite(Consortium(protocol=protocol, parties=3, decision_points=8), load_engine(), tries=1)
-    assert {tally.name for tally in tallies} == {strategy.name for strategy in suitable(protocol)}
+    suitable = {strategy.name for strategy in STRATEGIES if strategy.suits(PROTOCOLS[protocol])}
+    assert {tally.name for tally in tallies} == suitable
     if protocol in RESISTANT:
         assert not forged_somewhere([tally for tally in tallies if tally.claimed])
     else:
@@ -79,32 +83,32 @@ def test_an_adversary_that_follows_the_protocol_is_never_caught(protocol: str) -
 def test_the_protocols_own_run_catches_it_too(protocol: str, strategy: type[Strategy]) -> None:
     consortium, engine, rng = Consortium(protocol=protocol), ClearEngine(), SystemRandomness()
     round_, contributions = consortium.round(engine, rng), consortium.contributions()
-    honest = PROTOCOLS[protocol].run(engine, round_, contributions, rng, InProcess())
-    assert float(honest.ratios[0]) == pytest.approx(float(consortium.true_auc()), abs=1e-9)
+    members = Members(PROTOCOLS[protocol], engine, round_, contributions, rng)
+    assert float(members.play().ratio()) == pytest.approx(float(consortium.true_auc()), abs=1e-9)
     with pytest.raises(VerificationFailed):
-        PROTOCOLS[protocol].run(engine, round_, contributions, rng, InProcess(), adversary(protocol, strategy))
+        members.play(adversary(PROTOCOLS[protocol], strategy))
 
 
 @pytest.mark.parametrize("protocol", sorted(RESISTANT))
 def test_a_party_dropped_from_large_data_is_missed(protocol: str) -> None:
     """As large as the paper's largest: masks that are small beside the counts would not show at five decimals."""
     consortium = Consortium(protocol=protocol, decision_points=100)
-    stage = consortium.stage(ClearEngine(), SystemRandomness(), size=458)
-    assert float(stage.outcome(adversary(protocol, FollowTheProtocol)).ratios[0] or 0) == pytest.approx(
+    attacked = consortium.attacked(ClearEngine(), SystemRandomness(), size=458)
+    assert float(attacked.outcome(adversary(PROTOCOLS[protocol], FollowTheProtocol)).ratio()) == pytest.approx(
         float(consortium.true_auc()), abs=1e-7
     )
     for strategy in strategies_named(["drop-party", "count-twice", "inject"]):
         with pytest.raises(VerificationFailed):
-            stage.outcome(adversary(protocol, strategy))
+            attacked.outcome(adversary(PROTOCOLS[protocol], strategy))
 
 
 def test_a_dropout_that_only_the_leader_hears_of_is_refused() -> None:
     """A result over three parties must not pass for one over four."""
     (strategy,) = strategies_named(["deny-dropout"])
     for protocol in ("padded", "padded-verified"):
-        stage = Consortium(protocol=protocol).stage(ClearEngine(), SystemRandomness())
+        attacked = Consortium(protocol=protocol).attacked(ClearEngine(), SystemRandomness())
         with pytest.raises(RemoteProtocolError, match="names other parties"):
-            stage.outcome(adversary(protocol, strategy))
+            attacked.outcome(adversary(PROTOCOLS[protocol], strategy))
 
 
 def test_strategies_have_names_of_their_own() -> None:
@@ -123,7 +127,7 @@ def test_an_adversary_that_stumbles_is_a_bug_and_not_a_catch() -> None:
         def constants(self) -> tuple[int, int] | None:
             raise RemoteProtocolError("Stumbled.", step="attack", culprit="us")
 
-    with pytest.raises(RemoteProtocolError, match="Stumbled"):
+    with pytest.raises(RoundFailed, match="Stumbled"):
         run_suite(Consortium(protocol="paper-malicious"), ClearEngine(), [Stumbles], tries=1)
 
 

@@ -43,7 +43,7 @@ def no_pad(seed: Secret[bytes], round_: Round, party: str, prime: int, count: in
 
 
 def narrow_pad(seed: Secret[bytes], round_: Round, party: str, prime: int, count: int) -> Residues:
-    return residues(derive(seed, "narrow", round_.digest(), party, prime), prime // 2, count)
+    return residues(derive(seed, "narrow", round_.digest, party, prime), prime // 2, count)
 
 
 def pad_of_party_and_prime(seed: Secret[bytes], round_: Round, party: str, prime: int, count: int) -> Residues:
@@ -51,15 +51,15 @@ def pad_of_party_and_prime(seed: Secret[bytes], round_: Round, party: str, prime
 
 
 def pad_of_round_and_prime(seed: Secret[bytes], round_: Round, party: str, prime: int, count: int) -> Residues:
-    return residues(derive(seed, "every party", round_.digest(), prime), prime, count)
+    return residues(derive(seed, "every party", round_.digest, prime), prime, count)
 
 
 def pad_of_round_and_party(seed: Secret[bytes], round_: Round, party: str, prime: int, count: int) -> Residues:
-    return residues(derive(seed, "every prime", round_.digest(), party), prime, count)
+    return residues(derive(seed, "every prime", round_.digest, party), prime, count)
 
 
 def pad_that_runs_share(seed: Secret[bytes], round_: Round, party: str, prime: int, count: int) -> Residues:
-    part = residues(derive(seed, "every run", round_.digest(), party, prime), prime, count // 6)
+    part = residues(derive(seed, "every run", round_.digest, party, prime), prime, count // 6)
     return np.concatenate([part] * 6)
 
 
@@ -76,17 +76,17 @@ def test_uploads_of_two_data_sets_look_alike(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", PADDED)
 def test_uploads_are_uniform(protocol: str) -> None:
-    stage = Consortium(protocol=protocol, decision_points=100).stage(ClearEngine(), fresh_stream())
-    for prime in LAYOUTS[protocol](stage.round).primes:
-        values = np.concatenate([values for found, values in padded_counts(stage) if found == prime])
+    attacked = Consortium(protocol=protocol, decision_points=100).attacked(ClearEngine(), fresh_stream())
+    for prime in LAYOUTS[protocol](attacked.round).primes:
+        values = np.concatenate([values for found, values in padded_counts(attacked) if found == prime])
         assert uniform(values / prime) > IMPLAUSIBLE
 
 
 @pytest.mark.parametrize("pad", [no_pad, narrow_pad])
 def test_pads_that_are_not_uniform_would_show(monkeypatch: pytest.MonkeyPatch, pad: Pad) -> None:
     monkeypatch.setattr(padding, "pad", pad)
-    stage = Consortium(protocol="padded", decision_points=100).stage(ClearEngine(), fresh_stream())
-    (prime, values), *_ = padded_counts(stage)
+    attacked = Consortium(protocol="padded", decision_points=100).attacked(ClearEngine(), fresh_stream())
+    (prime, values), *_ = padded_counts(attacked)
     assert uniform(values / prime) < IMPLAUSIBLE
 
 

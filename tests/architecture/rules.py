@@ -11,8 +11,9 @@ from architecture.imports import PACKAGE, Module, attributes, imported, part_of
 LAYERS = (
     {"errors", "version"},
     {"secrets", "wire", "field"},
-    {"counting", "metrics", "engines"},
+    {"counting", "engines"},
     {"protocols"},
+    {"metrics"},
     {"study"},
     {"evaluation"},
     {"consortium"},

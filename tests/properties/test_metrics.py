@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isclose
+from typing import Any
 
 import numpy as np
 import pytest
-from fheval.metrics.party import tally_party
-from fheval.metrics.question import Question
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import metrics_oracle
-from fheval import Grid, Table, UndefinedMetric, evaluate
+from fheval import Table, UndefinedMetric, evaluate
 from fheval.engines.clear import ClearEngine
-from fheval.metrics.forms import Contribution, Form
+from fheval.evaluation.tally import tally_party
 from fheval.metrics.registry import METRICS
+from fheval.protocols.round import Contribution, Form
 from fheval.secrets import Secret, derive
+from fheval.study import Study
 
 POINTS = 11
 THRESHOLDS = (0.0, 0.3, 0.5, 1.0)
@@ -67,15 +68,19 @@ def ratio(form: Form, shares: Sequence[Contribution]) -> float | None:
     return num / den if den else None
 
 
-def computed(question: Question, parties: Sequence[Party], max_samples: int = 64) -> dict[str, float | None]:
+def a_study(points: int = POINTS, **others: Any) -> Study:
+    return Study.of(decision_points=points, max_samples=64, **others)
+
+
+def computed(study: Study, parties: Sequence[Party]) -> dict[str, float | None]:
     shares = [
-        tally_party(question, [Table.of(*party)], derive(Secret(bytes(32)), "test")).contributions()
+        tally_party(study, (), [Table.of(*party)], derive(Secret(bytes(32)), "test")).contributions()
         for party in parties
     ]
     found: dict[str, float | None] = {}
-    for number, (each, form) in enumerate(zip(question.evaluations(), question.forms(max_samples), strict=True)):
+    for number, (each, form) in enumerate(zip(study.evaluations(), study.forms(), strict=True)):
         value = ratio(form, [share[number] for share in shares])
-        finish = each.spec.metric.finish(each.spec.setting(question.grid, question.targets))
+        finish = each.spec.metric.finish(each.spec.setting(study.grid, study.target_range))
         found[str(each.spec)] = None if value is None else finish(value)
     return found
 
@@ -95,7 +100,7 @@ def assert_same(metric: str, found: float | None, expected: float | None, tolera
 @given(binary_parties)
 def test_metrics_of_classes_are_those_of_scikit_learn(parties: list[Party]) -> None:
     wanted = tuple(metric for metric in BINARY if metric != "auc")
-    found = computed(Question(grid=Grid.even(POINTS), metrics=wanted), parties)
+    found = computed(a_study(metrics=wanted), parties)
     for metric in wanted:
         assert_same(metric, found[metric], metrics_oracle.pooled(metric, *pool(parties)), 2.0**-24)
 
@@ -103,7 +108,7 @@ def test_metrics_of_classes_are_those_of_scikit_learn(parties: list[Party]) -> N
 @settings(max_examples=50)
 @given(grid_parties)
 def test_auc_is_that_of_scikit_learn_where_scores_are_decision_points(parties: list[Party]) -> None:
-    found = computed(Question(grid=Grid.even(POINTS)), parties)["auc"]
+    found = computed(a_study(), parties)["auc"]
     y, s = pool(parties)
     # The last stretch holds what lies at 0 and what lies at the point above it.
     merged = np.where(s == 0.0, 1 / (POINTS - 1), s)
@@ -115,7 +120,7 @@ def test_auc_is_that_of_scikit_learn_where_scores_are_decision_points(parties: l
 def test_auc_is_that_of_scikit_learn_to_within_the_stretches(parties: list[Party]) -> None:
     y, s = pool(parties)
     expected = metrics_oracle.pooled("auc", y, s)
-    found = computed(Question(grid=Grid.even(POINTS)), parties)["auc"]
+    found = computed(a_study(), parties)["auc"]
     if expected is None or found is None:
         assert found is expected is None
         return
@@ -127,9 +132,8 @@ def test_auc_is_that_of_scikit_learn_to_within_the_stretches(parties: list[Party
 @settings(max_examples=50)
 @given(regression_parties)
 def test_metrics_of_values_are_those_of_scikit_learn(parties: list[Party]) -> None:
-    question = Question(grid=Grid.even(2), metrics=REGRESSION, targets=TARGETS)
     y, s = pool(parties)
-    found = computed(question, parties)
+    found = computed(a_study(2, metrics=REGRESSION, target_range=TARGETS), parties)
     span = TARGETS[1] - TARGETS[0]
     assert_same("mae", found["mae"], metrics_oracle.pooled("mae", y, s), span * 2.0**-24)
     expected = metrics_oracle.pooled("rmse", y, s)
@@ -149,15 +153,16 @@ def test_metrics_of_a_group_are_those_of_its_rows(parties: list[Party], data: st
     wanted = ("accuracy@0.5", "precision@0.3", "brier")
     names = data.draw(st.sampled_from([["a"], ["a", "b"], ["a", "b", ""], ["c"]]))
     groups = [np.array([data.draw(st.sampled_from(names)) for _ in y], dtype=np.str_) for y, _ in parties]
-    question = Question(grid=Grid.even(POINTS), metrics=wanted, group_column="g", groups=("a", "b"))
+    study, published = a_study(metrics=wanted, group_column="g"), ("a", "b")
     shares = [
-        tally_party(question, [Table.of(*party, groups=own)], derive(Secret(bytes(32)), "test")).contributions()
+        tally_party(study, published, [Table.of(*party, groups=own)], derive(Secret(bytes(32)), "test")).contributions()
         for party, own in zip(parties, groups, strict=True)
     ]
     y, s = pool(parties)
     everyone = np.concatenate(groups)
-    for number, (each, form) in enumerate(zip(question.evaluations(), question.forms(64), strict=True)):
-        chosen = np.ones(len(y), dtype=bool) if each.group is None else everyone == each.group
+    for number, (each, form) in enumerate(zip(study.evaluations(published), study.forms(published), strict=True)):
+        group = each.where.group
+        chosen = np.ones(len(y), dtype=bool) if group is None else everyone == group
         expected = metrics_oracle.pooled(str(each.spec), y[chosen], s[chosen])
         assert_same(str(each.spec), ratio(form, [share[number] for share in shares]), expected, 2.0**-24)
 

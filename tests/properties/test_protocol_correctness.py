@@ -11,9 +11,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fheval.errors import UndefinedMetric
-from fheval.metrics.forms import Contribution, Form, auc_contribution
-from fheval.protocols.round import Round
-from protocols.rounds import a_round, contributions_of, counts_of, exact, play, pooled
+from fheval.metrics.registry import auc_contribution
+from fheval.protocols.round import Contribution, Form, Round
+from protocols.rounds import Cast, a_round, contributions_of, counts_of, exact, play, pooled
 
 Sample = tuple[int, float]
 PUBLIC_BOUND = 1 << 12
@@ -98,11 +98,12 @@ def test_neither_the_split_nor_the_order_of_arrival_changes_the_result(
         split = [
             [sample for sample, owner in zip(samples, owners, strict=True) if owner == me] for me in range(parties)
         ]
-        round_ = a_round(protocol, parties, decision_points=5, max_samples=PUBLIC_BOUND)
-        contributions = contributions_of(round_, [counts_of(own, 5) for own in split])
+        cast = Cast(a_round(protocol, parties, decision_points=5, max_samples=PUBLIC_BOUND))
+        contributions = contributions_of(cast.round, [counts_of(own, 5) for own in split])
         arrival = list(contributions)
         random.shuffle(arrival)
-        outcome = play(round_, {party: contributions[party] for party in arrival})
+        served = cast.served({party: contributions[party] for party in arrival})
+        outcome = cast.open(cast.result_of(served))
         assert outcome.roster == tuple(arrival)
         results.append(Fraction(outcome.ratio()))
     assert abs(results[0] - results[1]) <= (0 if protocol == "padded-verified" else 1e-7)

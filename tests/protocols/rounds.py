@@ -1,41 +1,69 @@
-"""Rounds with known counts, played whole or role by role, for the tests of the protocols."""
+"""Rounds with known counts, played whole or role by role, for the tests of the protocols.
+
+They are played by `fheval.protocols.play.Members`, as everywhere; `Cast` adds a way to stop between the steps.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 from operator import add
-from types import ModuleType
 from typing import Any
 
-import msgspec
 import numpy as np
-from fheval.protocols.watch import InProcess
 
+from fheval import wire
 from fheval.counting import Counts
 from fheval.engines import Engine, Parameters
 from fheval.engines.clear import ClearEngine
-from fheval.metrics.forms import Contribution, Form, auc_contribution, auc_form
-from fheval.protocols import PROTOCOLS, padded, padded_verified, padding, run_round
+from fheval.metrics.registry import auc_contribution, auc_form
+from fheval.protocols import PROTOCOLS, padded, padded_verified, paper_malicious, paper_semi_honest
+from fheval.protocols.base import Receipt, Stage
+from fheval.protocols.play import Contributions, Members
+from fheval.protocols.play import play as play_roles
 from fheval.protocols.round import (
     DEFAULT_MAX_SAMPLES,
-    Outcome,
+    Contribution,
+    Form,
     PartySecrets,
     PublicSetup,
     Round,
-    leader_set_up,
+    SealedVerdict,
+    Verdict,
     new_round_id,
 )
 from fheval.secrets import Randomness, SystemRandomness
+from fheval.wire import Message
 
 CLEAR = ClearEngine()
 PADDED = ("padded", "padded-verified")
 PAPER = ("paper-semi-honest", "paper-malicious")
 ALL = PADDED + PAPER
 
-Contributions = Mapping[str, Sequence[Contribution]]
+OPTIONS = {option.name: option for protocol in PROTOCOLS.values() for option in protocol.options}
+
+# What a member is sent at each stage, nothing with the request for an upload, and what it answers.
+Exchanges = dict[Stage, tuple[type[Message] | None, type[Message]]]
+_OF_PADDED: Exchanges = {
+    Stage.SUBMIT: (None, padded.PaddedCounts),
+    Stage.PADS: (padded.RosterNotice, padded.PadSums),
+    Stage.RESULT: (padded.PaddedResult, SealedVerdict),
+    Stage.BROADCAST: (SealedVerdict, Receipt),
+}
+MESSAGES: dict[str, Exchanges] = {
+    "padded": _OF_PADDED,
+    "padded-verified": _OF_PADDED,
+    "paper-semi-honest": {
+        Stage.SUBMIT: (None, paper_semi_honest.CountShare),
+        Stage.RESULT: (paper_semi_honest.BlindedResult, Receipt),
+    },
+    "paper-malicious": {
+        Stage.SUBMIT: (None, paper_malicious.CountShares),
+        Stage.RESULT: (paper_malicious.BlindedResults, Receipt),
+    },
+}
 
 
 def named(count: int) -> tuple[str, ...]:
@@ -51,23 +79,28 @@ def a_round(
     forms: Sequence[Form] | None = None,
     engine: Engine = CLEAR,
     max_samples: int = DEFAULT_MAX_SAMPLES,
-    **options: Any,
+    **fields: Any,
 ) -> Round:
-    """A round with a fresh id; its first party leads unless the options say otherwise."""
+    """A round with a fresh id; its first party leads unless the fields say otherwise.
+
+    Options of protocols stand among the fields; as in a study, those that are the default are left out.
+    """
     names = named(parties) if isinstance(parties, int) else tuple(parties)
-    module = PROTOCOLS.get(protocol)
+    known = PROTOCOLS.get(protocol)
+    given = {name: fields.pop(name) for name in OPTIONS if name in fields}
     defaults: dict[str, Any] = {
         "id": new_round_id(SystemRandomness()),
         "leader": names[0],
-        "precision": module.DEFAULT_PRECISION if module else None,
+        "precision": known.default_precision if known else None,
         "forms": tuple(forms or [auc_form(decision_points, max_samples)]),
+        "options": tuple(sorted((name, value) for name, value in given.items() if value != OPTIONS[name].default)),
     }
-    return Round(protocol=protocol, engine=engine.name, parties=names, max_samples=max_samples, **(defaults | options))
+    return Round(protocol=protocol, engine=engine.name, parties=names, max_samples=max_samples, **(defaults | fields))
 
 
 def again(round_: Round, **changes: Any) -> Round:
     """The same round under a new id, and whatever else changes."""
-    return msgspec.structs.replace(round_, **({"id": new_round_id(SystemRandomness())} | changes))
+    return replace(round_, **({"id": new_round_id(SystemRandomness())} | changes))
 
 
 def counts_of(samples: Sequence[tuple[int, float]], decision_points: int) -> Counts:
@@ -102,16 +135,14 @@ def contributions_of(round_: Round, counts: Sequence[Counts]) -> dict[str, list[
     return {party: [auc_contribution(each)] for party, each in zip(round_.parties, counts, strict=True)}
 
 
-def play(round_: Round, contributions: Contributions, engine: Engine = CLEAR, rng: Randomness | None = None) -> Outcome:
+def play(round_: Round, contributions: Contributions, engine: Engine = CLEAR, rng: Randomness | None = None) -> Verdict:
     """The whole round, all roles."""
-    return run_round(engine, round_, contributions, rng or SystemRandomness(), InProcess())
+    return play_roles(PROTOCOLS[round_.protocol], engine, round_, contributions, rng or SystemRandomness())
 
 
 def parameters_of(round_: Round) -> list[Parameters]:
     """The parameter sets that the round's protocol asks for."""
-    if round_.protocol in PADDED:
-        return padding.parameter_sets(layout_of(round_).primes)
-    return [PROTOCOLS[round_.protocol].parameters(round_)]
+    return PROTOCOLS[round_.protocol].parameter_sets(round_)
 
 
 def layout_of(round_: Round) -> padded.SlotLayout:
@@ -119,24 +150,30 @@ def layout_of(round_: Round) -> padded.SlotLayout:
     return padded_verified.lay_out(round_) if round_.protocol == "padded-verified" else padded.Layout.of(round_)
 
 
-@dataclass
-class Cast:
-    """All roles of one round, played step by step; keys may be taken over from an earlier round."""
+class Cast(Members):
+    """The members of one round, asked for one step at a time, and aggregators that are told what to receive when.
 
-    round: Round
-    engine: Engine = CLEAR
-    rng: Randomness = field(default_factory=SystemRandomness)
-    keys: tuple[PartySecrets, PublicSetup] | None = None
+    Keys may be taken over from an earlier round.
+    """
 
-    def __post_init__(self) -> None:
-        if self.keys is None:
-            self.keys = leader_set_up(self.engine, self.round, parameters_of(self.round), self.rng)
-        self.secrets, self.setup = self.keys
+    def __init__(
+        self,
+        round_: Round,
+        engine: Engine = CLEAR,
+        rng: Randomness | None = None,
+        keys: tuple[PartySecrets, PublicSetup] | None = None,
+    ) -> None:
+        super().__init__(PROTOCOLS[round_.protocol], engine, round_, {}, rng or SystemRandomness(), keys=keys)
 
     @property
-    def module(self) -> ModuleType:
-        """The protocol."""
-        return PROTOCOLS[self.round.protocol]
+    def public(self) -> PublicSetup:
+        """The set-up as the aggregator reads it."""
+        return wire.decode(self.setup, PublicSetup, sender=self.round.leader)
+
+    @property
+    def keys(self) -> tuple[PartySecrets, PublicSetup]:
+        """All that a later round can take over."""
+        return self.secrets, self.public
 
     def next(self, **changes: Any) -> Cast:
         """A further round with the same keys and seed."""
@@ -144,14 +181,13 @@ class Cast:
 
     def upload(self, party: str, contributions: Sequence[Contribution]) -> Any:
         """What a party sends."""
-        if self.round.protocol in PADDED:
-            return self.module.party_submit(self.round, self.secrets, party, contributions)
-        extra = [self.rng] if self.round.protocol == "paper-malicious" else []
-        return self.module.party_submit(self.engine, self.round, self.secrets, party, contributions[0], *extra)
+        self.contributions = {**self.contributions, party: contributions}
+        sent = self.answer(party, Stage.SUBMIT, b"")
+        return wire.decode(sent, self.protocol.aggregator.upload, sender=party)
 
     def aggregator(self) -> Any:
         """An honest aggregator that has received nothing yet."""
-        return self.module.Aggregator(self.engine, self.round, self.setup, self.rng)
+        return self.protocol.aggregator(self.engine, self.round, self.public, self.rng)
 
     def served(self, contributions: Contributions) -> Any:
         """An aggregator that has received these uploads."""
@@ -160,26 +196,21 @@ class Cast:
             aggregator.receive(self.upload(party, own))
         return aggregator
 
-    def pads(self, notice: padded.RosterNotice, leader: str | None = None) -> padded.PadSums:
+    def pads(self, notice: padded.RosterNotice) -> padded.PadSums:
         """The leader's answer to the roster, in a padded round."""
-        me = leader or self.round.leader
-        lay_out = padded_verified.lay_out if self.round.protocol == "padded-verified" else padded.Layout.of
-        return padded.leader_answer(self.engine, self.round, self.secrets, me, notice, lay_out)
+        sent = self.answer(self.round.leader, Stage.PADS, wire.encode(notice))
+        return wire.decode(sent, padded.PadSums, sender=self.round.leader)
 
-    def answer(self, aggregator: Any) -> Any:
+    def result_of(self, aggregator: Any) -> Any:
         """The aggregator's result, after the leader gave its pads if the protocol has any."""
         if self.round.protocol in PADDED:
             return aggregator.result(self.pads(aggregator.close()))
         return aggregator.result()
 
-    def open(self, result: Any) -> Outcome:
-        """What the opening party makes of the result."""
-        if self.round.protocol in PADDED:
-            notice = padded.RosterNotice(round=result.round, roster=result.roster)
-            outcome: Outcome = self.module.leader_open(self.engine, self.round, self.secrets, notice, result)
-        else:
-            outcome = self.module.party_open(self.engine, self.round, self.secrets, result)
-        return outcome
+    def open(self, result: Any, roster: tuple[str, ...] | None = None) -> Verdict:
+        """What the opening party makes of the result, or why it refuses; by default for those whom it names."""
+        uploaded = result.roster if roster is None else roster
+        return self.protocol.open(self.engine, self.round, self.secrets, uploaded, wire.encode(result))
 
     def slots(self, result: Any) -> list[Any]:
         """Everything that a key holder finds in the ciphertexts of a result."""
@@ -194,3 +225,31 @@ class Cast:
             for chosen, key, ciphertexts in zip(parameters_of(self.round), self.secrets.keys, grouped, strict=True)
             for data in ciphertexts
         ]
+
+
+class Wiretap(Members):
+    """Members of whom everything that passes between them and the aggregator is kept, in order.
+
+    `sent` has the bytes with what they are, `messages` the same as their receiver reads them.
+    """
+
+    def __init__(self, round_: Round, contributions: Contributions, rng: Randomness, engine: Engine = CLEAR) -> None:
+        super().__init__(PROTOCOLS[round_.protocol], engine, round_, contributions, rng)
+        self.sent: list[tuple[str, bytes]] = []
+        self.messages: list[Any] = []
+        self._note("set-up", PublicSetup, self.setup)
+
+    def answer(self, party: str, stage: Stage, body: bytes) -> bytes:
+        """What one member answers."""
+        asked, answered = MESSAGES[self.round.protocol][stage]
+        if asked is None:
+            assert body == b""
+        else:
+            self._note(f"{stage.value}, asked", asked, body)
+        data = super().answer(party, stage, body)
+        self._note(f"{stage.value}, answered", answered, data)
+        return data
+
+    def _note(self, what: str, kind: type[Message], data: bytes) -> None:
+        self.sent.append((what, data))
+        self.messages.append(wire.decode(data, kind, sender="a role"))

@@ -125,7 +125,7 @@ def peak_of(upload: bytes, times: int, *, keep: bool = False) -> int:
 
 def test_no_two_pads_are_alike() -> None:
     rounds = [a_round("padded", 3), a_round("padded", 3), a_round("padded-verified", 3)]
-    rounds.append(again(rounds[0], id=rounds[0].id, question=b"another"))
+    rounds.append(again(rounds[0], id=rounds[0].id, study=b"another"))
     seeds = [SEED, Secret(bytes(32))]
     drawn = [
         pad(seed, round_, party, prime, 8).tobytes()

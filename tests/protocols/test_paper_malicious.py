@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fheval.errors import VerificationFailed
-from fheval.metrics.forms import auc_contribution
+from fheval.metrics.registry import auc_contribution
 from fheval.protocols import paper_malicious
 from fheval.protocols.paper_malicious import (
     LARGEST_MASK_BOUND,
@@ -233,7 +233,7 @@ def test_a_run_without_an_answer_is_no_agreement() -> None:
 def test_any_number_of_splits_gives_the_same_result_and_its_own_bound(splits: int) -> None:
     cast = Cast(a_round("paper-malicious", 3, splits=splits))
     counts = [curve(30, 10), curve(0, 50), curve(9, 9)]
-    outcome = cast.open(cast.answer(cast.served(contributions_of(cast.round, counts))))
+    outcome = cast.open(cast.result_of(cast.served(contributions_of(cast.round, counts))))
     assert outcome.ratio() == pytest.approx(pooled(counts).auc(), abs=1e-8)
     assert outcome.soundness_bits == paper_malicious.soundness_bits(6, splits)
 
@@ -245,7 +245,7 @@ def test_upload_and_answer_are_twice_those_of_the_semi_honest_protocol() -> None
         cast = Cast(a_round(protocol, 3))
         contributions: dict[str, Any] = contributions_of(cast.round, counts)
         upload = cast.upload("hospital-1", contributions["hospital-1"])
-        result = cast.answer(cast.served(contributions))
+        result = cast.result_of(cast.served(contributions))
         parts = (
             [upload.runs, result.runs]
             if protocol == "paper-malicious"

@@ -13,9 +13,9 @@ import pytest
 from fheval import Counts
 from fheval.engines import available_engines, load_engine
 from fheval.errors import UndefinedMetric
-from fheval.metrics.forms import auc_form
+from fheval.metrics.registry import auc_form
 from fheval.protocols import paper_malicious, paper_semi_honest
-from fheval.protocols.round import Outcome
+from fheval.protocols.round import Verdict
 from protocols.rounds import Cast, a_round, contributions_of, curve, exact, pooled
 
 ENGINES = available_engines()
@@ -46,9 +46,9 @@ def cast_of(engine: str, variant: str) -> Cast:
 
 
 @cache
-def played(engine: str, variant: str) -> Outcome:
+def played(engine: str, variant: str) -> Verdict:
     cast = cast_of(engine, variant).next()
-    return cast.open(cast.answer(cast.served(contributions_of(cast.round, COUNTS))))
+    return cast.open(cast.result_of(cast.served(contributions_of(cast.round, COUNTS))))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -83,16 +83,16 @@ def test_one_class_only_is_undefined(engine: str, variant: str, one_class: str) 
     cast = cast_of(engine, variant).next()
     counts = [ONE_CLASS[one_class](200)] * 4
     with pytest.raises(UndefinedMetric):
-        cast.open(cast.answer(cast.served(contributions_of(cast.round, counts))))
+        cast.open(cast.result_of(cast.served(contributions_of(cast.round, counts))))
 
 
-def noisiest(cast: Cast, one_class: str, max_samples: int, monkeypatch: pytest.MonkeyPatch) -> Outcome:
+def noisiest(cast: Cast, one_class: str, max_samples: int, monkeypatch: pytest.MonkeyPatch) -> Verdict:
     """As many samples of one class as the round allows, and the largest c: what noise there is, shows."""
     for module in (paper_semi_honest, paper_malicious):
         monkeypatch.setattr(module, "draw_blinding", lambda _, exponents: 2.0 ** exponents[1] * 0.999)
     loud = cast.next(max_samples=max_samples, forms=(auc_form(POINTS, max_samples),))
     counts = [ONE_CLASS[one_class](max_samples // 4)] * 4
-    return loud.open(loud.answer(loud.served(contributions_of(loud.round, counts))))
+    return loud.open(loud.result_of(loud.served(contributions_of(loud.round, counts))))
 
 
 @pytest.mark.parametrize("engine", ENGINES)

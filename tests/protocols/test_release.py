@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from fheval.engines.parameters import plain_moduli
 from fheval.errors import CapacityError, VerificationFailed
-from fheval.metrics.forms import Form, auc_contribution, auc_form
+from fheval.metrics.registry import auc_contribution, auc_form
 from fheval.protocols import padded_verified, padding, paper_malicious
 from fheval.protocols.release import Blinding, RoundedRelease, exact_primes, exact_ratio
+from fheval.protocols.round import Form
 from fheval.secrets import Randomness, SystemRandomness, integer_between
 from protocols.rounds import Cast, a_round, curve, layout_of, pooled
 from protocols.statistics import looks_uniform
@@ -159,7 +160,7 @@ def test_the_aggregator_releases_these_two_numbers_and_no_others(monkeypatch: py
     own = {
         party: [auc_contribution(each) for each in both] for party, both in zip(cast.round.parties, counts, strict=True)
     }
-    result = cast.answer(cast.served(own))
+    result = cast.result_of(cast.served(own))
     layout = layout_of(cast.round)
     sums = padding.leader_decrypt(cast.engine, cast.secrets, layout.primes, layout.plan, result.ciphertexts)
     assert len(drawn) == 2

@@ -5,21 +5,24 @@ tests/vectors/make_protocols.py made them, without the package.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
+import msgspec
 import numpy as np
 import pytest
 
 from fheval import errors
-from fheval.metrics.forms import Contribution, Form
 from fheval.protocols import padded, padded_verified, paper_malicious
 from fheval.protocols.padded import PaddedResult
+from fheval.protocols.padding import pad
 from fheval.protocols.paper_malicious import BlindedResults, CommonRandomness
-from fheval.protocols.round import PartySecrets, Round
+from fheval.protocols.round import Contribution, Form, PartySecrets, Round
 from fheval.secrets import Secret
+from fheval.study import Study
 from protocols.rounds import CLEAR, Cast, a_round, layout_of, parameters_of
 from vectors import make_protocols
 
@@ -30,9 +33,11 @@ FORM = Form.bounded(numerator=3, denominator=1, bound=2**47)
 
 
 @pytest.fixture(autouse=True)
-def _digest_of_the_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The vectors take the round's digest as given, so that they do not depend on how a round is described."""
-    monkeypatch.setattr(Round, "digest", lambda _: bytes.fromhex(VECTORS["digest"]))
+def _digest_of_the_vectors(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most vectors take the round's digest as given, so that they do not depend on how a round is described."""
+    if "own_digest" in request.fixturenames:
+        return
+    monkeypatch.setattr(Round, "digest", property(lambda _: bytes.fromhex(VECTORS["digest"])))
 
 
 def the_round(protocol: str, **options: Any) -> Round:
@@ -55,6 +60,48 @@ def raised(case: dict[str, Any]) -> type[errors.FhevalError]:
 
 def named(cases: list[dict[str, Any]]) -> list[Any]:
     return [pytest.param(case, id=case["name"]) for case in cases]
+
+
+# Studies and rounds, and how pads are bound to them
+
+
+@pytest.fixture
+def own_digest() -> None:
+    """Asked for by tests of the digest itself."""
+
+
+def study_of(fields: list[Any]) -> Study:
+    names = msgspec.structs.fields(Study)
+    plain = dict(zip((each.name for each in names), fields, strict=True))
+    kinds = get_type_hints(Study)
+    return Study(**{name: msgspec.convert(value, kinds[name]) for name, value in plain.items()})
+
+
+STUDIES = {case["name"]: case for case in VECTORS["studies"]}
+
+
+@pytest.mark.parametrize("case", named(VECTORS["studies"]))
+def test_canonical_bytes_and_hash_of_a_study(case: dict[str, Any]) -> None:
+    study = study_of(case["fields"])
+    assert study.to_bytes().hex() == case["bytes"]
+    assert study.hash().hex() == case["hash"]
+    assert Study.from_bytes(bytes.fromhex(case["bytes"])) == study
+
+
+def round_of(fields: list[Any]) -> Round:
+    plain = dict(zip((each.name for each in dataclasses.fields(Round)), fields, strict=True))
+    plain["study"] = bytes.fromhex(STUDIES[plain["study"]]["hash"])
+    kinds = get_type_hints(Round)
+    return Round(**{name: msgspec.convert(value, kinds[name]) for name, value in plain.items()})
+
+
+@pytest.mark.usefixtures("own_digest")
+@pytest.mark.parametrize("case", named(VECTORS["rounds"]))
+def test_digest_of_a_round_and_the_pads_under_it(case: dict[str, Any]) -> None:
+    round_ = round_of(case["fields"])
+    assert round_.digest.hex() == case["digest"]
+    prime = VECTORS["primes"][0]
+    assert {party: pad(SEED, round_, party, prime, 3).tolist() for party in PARTIES} == case["pads"]
 
 
 # paper-malicious
@@ -159,7 +206,7 @@ def test_whole_rounds_under_the_vectors_seed_give_the_vectors_ratio() -> None:
     for protocol in ("padded", "padded-verified"):
         cast = Cast(the_round(protocol))
         cast.secrets = PartySecrets(keys=cast.secrets.keys, seed=SEED)
-        result = cast.answer(cast.served({party: [contribution(party)] for party in PARTIES}))
+        result = cast.result_of(cast.served({party: [contribution(party)] for party in PARTIES}))
         assert cast.open(result).ratio() == Fraction(VECTORS["num"], VECTORS["den"])
 
 

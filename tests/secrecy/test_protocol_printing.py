@@ -14,21 +14,20 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from fheval.protocols.broadcast import leader_seal, party_unseal
-from fheval.protocols.watch import InProcess
 
 from fheval import wire
 from fheval.errors import FhevalError, InputError
-from fheval.metrics.forms import auc_contribution
-from fheval.protocols import padded_verified, paper_malicious, run_round
+from fheval.metrics.registry import auc_contribution
+from fheval.party.epoch import EpochSecrets, _BoxContent
+from fheval.protocols import padded_verified, paper_malicious
+from fheval.protocols.base import Receipt
 from fheval.protocols.padded import RosterNotice
 from fheval.protocols.padded_verified import SecretMaps
 from fheval.protocols.paper_malicious import CommonRandomness
 from fheval.protocols.release import RoundedRelease
-from fheval.protocols.round import Outcome, PartySecrets
+from fheval.protocols.round import PartySecrets, Verdict, leader_seal, party_unseal
 from fheval.secrets import Secret, Stream, SystemRandomness
-from fheval.wire import Message
-from protocols.rounds import ALL, CLEAR, PADDED, Cast, a_round, contributions_of, curve
+from protocols.rounds import ALL, PADDED, Cast, Wiretap, a_round, contributions_of, curve
 
 RNG = SystemRandomness()
 SEED = bytes(range(200, 232))
@@ -70,16 +69,15 @@ def test_the_search_finds_what_is_printed() -> None:
 def test_party_secrets_print_nothing() -> None:
     secrets = PartySecrets(keys=(Secret(b"the-key-itself"),), seed=Secret(SEED))
     assert_silent(all_of(secrets), SEED, b"the-key-itself")
-    assert_silent(all_of(secrets.to_bytes()), SEED, b"the-key-itself")
+    assert_silent(all_of(EpochSecrets(suits="any", secrets=secrets)), SEED, b"the-key-itself")
     with pytest.raises(TypeError):
         dataclasses.asdict(secrets)
 
 
-def test_party_secrets_survive_sealing_and_opening() -> None:
-    secrets = PartySecrets(keys=(Secret(b"one"), Secret(b"two")), seed=Secret(SEED))
-    opened = PartySecrets.from_bytes(secrets.to_bytes())
-    assert [key.reveal() for key in opened.keys] == [b"one", b"two"]
-    assert opened.seed.reveal() == SEED
+def test_what_the_leader_seals_for_the_parties_prints_nothing() -> None:
+    content = _BoxContent("any", (b"the-key-itself",), SEED)
+    assert_silent(all_of(content), SEED, b"the-key-itself")
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(content), type=_BoxContent) == content
 
 
 def test_common_randomness_prints_nothing() -> None:
@@ -108,28 +106,13 @@ def test_streams_and_secrets_print_nothing() -> None:
     assert_silent(all_of(Stream(Secret(SEED))) + all_of(Secret(SEED)), SEED)
 
 
-class Wiretap(InProcess):
-    """Keeps every message that any role sends."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.messages: list[Any] = []
-        self.sent: list[tuple[str, bytes]] = []
-
-    def carry(self, kind: str, message: Message) -> bytes:
-        data = super().carry(kind, message)
-        self.messages.append(message)
-        self.sent.append((kind, data))
-        return data
-
-
 def tapped(protocol: str, seed: bytes | None = None, monkeypatch: pytest.MonkeyPatch | None = None) -> Wiretap:
     """A whole round on the plaintext engine, where everything that is sent can be read."""
     if seed is not None and monkeypatch is not None:
         monkeypatch.setattr("fheval.protocols.round.new_seed", lambda _: Secret(seed))
-    tap = Wiretap()
     round_ = a_round(protocol, 3)
-    run_round(CLEAR, round_, contributions_of(round_, COUNTS), RNG, tap)
+    tap = Wiretap(round_, contributions_of(round_, COUNTS), RNG)
+    tap.play()
     return tap
 
 
@@ -137,7 +120,7 @@ def tapped(protocol: str, seed: bytes | None = None, monkeypatch: pytest.MonkeyP
 def test_messages_print_sizes_and_no_content(protocol: str) -> None:
     for message in tapped(protocol).messages:
         text = all_of(message)
-        assert "bytes>" in text or type(message) is RosterNotice
+        assert "bytes>" in text or type(message) in (RosterNotice, Receipt)
         assert not re.search(r"\bb['\"]", text)
         assert "\\x" not in text
         assert len(repr(message)) < 3000
@@ -190,9 +173,21 @@ def test_no_message_carries_a_multiplier_a_permutation_or_a_mask(monkeypatch: py
 def test_the_outcome_is_sent_sealed_only() -> None:
     """What the parties learn passes the aggregator, which must not."""
     for protocol in PADDED:
-        kinds = [kind for kind, _ in tapped(protocol).sent]
-        assert kinds[-1] == "broadcast"
-        assert set(kinds) == {"leader_upload", "party_upload", "roster", "result", "broadcast"}
+        tap = tapped(protocol)
+        leader = ["pads, asked", "pads, answered", "result, asked", "result, answered"]
+        assert [what for what, _ in tap.sent] == [
+            "set-up",
+            *["submit, answered"] * 3,
+            *leader,
+            "broadcast, asked",
+            "broadcast, answered",
+        ]
+        sealed, passed_on, receipt = (data for _, data in tap.sent[-3:])
+        assert sealed == passed_on
+        assert receipt == wire.encode(Receipt(round=tap.round.id))
+        (verdict, *_) = tap.verdicts.values()
+        for number in verdict.ratio().as_integer_ratio():
+            assert str(number).encode() not in sealed
 
 
 # Errors
@@ -203,8 +198,8 @@ def steps_of(protocol: str) -> dict[str, Callable[[], object]]:
     cast = Cast(a_round(protocol, 3))
     own = contributions_of(cast.round, COUNTS)
     upload = cast.upload("hospital-1", own["hospital-1"])
-    result = cast.answer(cast.served(own))
-    undefined = cast.answer(cast.served(contributions_of(cast.round, [curve(48611, 0)] * 3)))
+    result = cast.result_of(cast.served(own))
+    undefined = cast.result_of(cast.served(contributions_of(cast.round, [curve(48611, 0)] * 3)))
     cut_off = wire.encode(upload)[:-9]
     return {
         "stranger": lambda: cast.aggregator().receive(changed(upload, sender="stranger")),
@@ -212,17 +207,17 @@ def steps_of(protocol: str) -> dict[str, Callable[[], object]]:
         "garbled answer": lambda: cast.open(garbled(result)),
         "undefined": lambda: cast.open(undefined),
         "another round": lambda: cast.next().open(result),
-        "too few": lambda: cast.answer(cast.served({"hospital-1": own["hospital-1"]})),
+        "too few": lambda: cast.result_of(cast.served({"hospital-1": own["hospital-1"]})),
         "cut off": lambda: wire.decode(cut_off, type(upload), sender="hospital-1"),
     }
 
 
-def altered_broadcast() -> object:
+def altered_verdict() -> object:
     secrets = PartySecrets(keys=(), seed=Secret(SEED))
     round_ = a_round("padded", 3)
-    outcome = Outcome(ratios=(Fraction(48611, 77773),), roster=round_.parties)
-    sealed = leader_seal(round_, secrets, outcome, RNG)
-    return party_unseal(round_, secrets, changed(sealed, sealed=sealed.sealed[::-1]))
+    verdict = Verdict(ratios=(Fraction(48611, 77773),), roster=round_.parties)
+    sealed = leader_seal(round_, secrets, verdict, RNG)
+    return party_unseal(round_, secrets, changed(sealed, box=sealed.box[::-1]))
 
 
 def changed(message: Any, **fields: Any) -> Any:
@@ -245,11 +240,11 @@ def lie() -> object:
     own = contributions_of(cast.round, COUNTS)
     aggregator = cast.served(own)
     aggregator.uploads.add(cast.upload("hospital-1", own["hospital-1"]).values, "hospital-1")
-    return cast.open(cast.answer(aggregator))
+    return cast.open(cast.result_of(aggregator))
 
 
 STEPS = {f"{protocol}: {name}": step for protocol in ALL for name, step in steps_of(protocol).items()}
-STEPS |= {"padded-verified: a lie": lie, "broadcast: altered": altered_broadcast}
+STEPS |= {"padded-verified: a lie": lie, "verdict: altered": altered_verdict}
 
 
 def logged(step: Callable[[], object]) -> str:

@@ -14,7 +14,7 @@ import pytest
 
 from fheval import Counts, field, wire
 from fheval.engines import available_engines, load_engine
-from fheval.metrics.forms import auc_contribution
+from fheval.metrics.registry import auc_contribution
 from fheval.protocols import padding, paper_malicious, paper_semi_honest
 from fheval.protocols.blinded_ratio import MASK_BOUND
 from fheval.protocols.padding import LinearCircuit
@@ -67,7 +67,7 @@ def answers_to(engine: str, variant: str, data: str) -> list[list[Slots]]:
         aggregator = cast.aggregator()
         for upload in uploads:
             aggregator.receive(upload)
-        found.append(cast.slots(cast.answer(aggregator)))
+        found.append(cast.slots(cast.result_of(aggregator)))
     return found
 
 
@@ -182,7 +182,7 @@ def padded_answer(engine: str, protocol: str, data: str) -> list[npt.NDArray[np.
     aggregator = cast.aggregator()
     for upload in uploads:
         aggregator.receive(upload)
-    return cast.slots(cast.answer(aggregator))
+    return cast.slots(cast.result_of(aggregator))
 
 
 def true_products(engine: str, protocol: str, data: str, index: int) -> npt.NDArray[np.uint64]:
@@ -268,8 +268,8 @@ def test_a_result_is_switched_down_to_one_prime(engine: str, protocol: str) -> N
     aggregator = cast.aggregator()
     for upload in uploads:
         aggregator.receive(upload)
-    result = cast.answer(aggregator)
-    for chosen, public, sheets in zip(parameters_of(cast.round), cast.setup.keys, result.ciphertexts, strict=True):
+    result = cast.result_of(aggregator)
+    for chosen, public, sheets in zip(parameters_of(cast.round), cast.public.keys, result.ciphertexts, strict=True):
         evaluator = cast.engine.evaluator(chosen, public)
         assert [evaluator.load(data).limbs for data in sheets] == [1]
 
@@ -281,7 +281,7 @@ def test_the_sums_of_groups_are_blinded_by_a_fresh_unit_each_time(protocol: str)
     layout = layout_of(cast.round)
     answers = [
         padding.leader_decrypt(cast.engine, cast.secrets, layout.primes, layout.plan, result.ciphertexts)
-        for result in (cast.answer(cast.served(own)) for _ in range(2))
+        for result in (cast.result_of(cast.served(own)) for _ in range(2))
     ]
     for prime, first, second in zip(layout.primes, *answers, strict=True):
         # Each X and Y beside the other answer's: what they have in common is the quotient.

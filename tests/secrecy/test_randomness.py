@@ -9,38 +9,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fheval.protocols.watch import InProcess
 
-from fheval.engines import container
-from fheval.protocols import padded, paper_malicious, paper_semi_honest, run_round
+from fheval.engines import clear, container
+from fheval.protocols import padded, paper_malicious, paper_semi_honest
 from fheval.protocols.padding import LinearCircuit
 from fheval.protocols.release import RoundedRelease
 from fheval.protocols.round import Round, leader_set_up
 from fheval.secrets import Randomness, Secret, Stream, SystemRandomness
-from fheval.wire import Message
-from protocols.rounds import ALL, CLEAR, PADDED, PAPER, Cast, a_round, contributions_of, curve
+from protocols.rounds import ALL, CLEAR, PADDED, PAPER, Cast, Wiretap, a_round, contributions_of, curve
 
 COUNTS = [curve(40, 70), curve(0, 25), curve(9, 1)]
 
 
-class Record(InProcess):
-    """Keeps the bytes of every message."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sent: list[tuple[str, bytes]] = []
-
-    def carry(self, kind: str, message: Message) -> bytes:
-        data = super().carry(kind, message)
-        self.sent.append((kind, data))
-        return data
-
-
 def everything_sent(round_: Round, rng: Randomness) -> list[tuple[str, bytes]]:
     """All messages of a whole round on the plaintext engine, which adds no randomness of its own."""
-    record = Record()
-    run_round(CLEAR, round_, contributions_of(round_, COUNTS), rng, record)
-    return record.sent
+    tap = Wiretap(round_, contributions_of(round_, COUNTS), rng)
+    tap.play()
+    return tap.sent
 
 
 def stream(number: int) -> Stream:
@@ -53,13 +38,13 @@ def stream(number: int) -> Stream:
 @pytest.mark.parametrize("protocol", ALL)
 def test_a_round_is_a_function_of_its_randomness(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Same bytes in, same bytes out: there is no source of randomness beside the argument and the engine's own."""
-    monkeypatch.setattr(container, "os", _Numbered())
+    monkeypatch.setattr(clear, "os", _Numbered())
     round_ = a_round(protocol, 3)
     assert everything_sent(round_, stream(1)) == everything_sent(round_, stream(1))
 
 
 class _Numbered:
-    """Stands for `os` in the envelope, whose key ids are no secret."""
+    """Stands for `os` in the plaintext engine, whose key ids are no secret."""
 
     def urandom(self, count: int) -> bytes:
         assert count == container.KEY_ID_BYTES
@@ -70,7 +55,7 @@ class _Numbered:
 def test_other_randomness_changes_every_message_that_hides_something(
     protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(container, "os", _Numbered())
+    monkeypatch.setattr(clear, "os", _Numbered())
     round_ = a_round(protocol, 3)
     differ = [
         kind
@@ -81,11 +66,12 @@ def test_other_randomness_changes_every_message_that_hides_something(
     ]
     # The plaintext engine does not encrypt: what it sends differs only where the protocol itself hides.
     if protocol in PADDED:
-        assert differ == ["party_upload"] * 3 + ["leader_upload", "result", "broadcast"]
+        leader = ["pads, answered", "result, asked", "result, answered", "broadcast, asked"]
+        assert differ == ["submit, answered"] * 3 + leader
     elif protocol == "paper-malicious":
-        assert differ == ["party_upload"] * 3 + ["result"]
+        assert differ == ["submit, answered"] * 3 + ["result, asked"]
     else:
-        assert differ == ["result"]
+        assert differ == ["result, asked"]
 
 
 @pytest.mark.parametrize("protocol", ALL)
@@ -154,7 +140,7 @@ def test_blinding_is_drawn_anew_for_every_answer(
     own = contributions_of(cast.round, COUNTS)
     # The same uploads answered by two aggregators, and another round.
     for each in (cast, cast, cast.next()):
-        each.answer(each.served(own))
+        each.result_of(each.served(own))
     assert len(drawn) == 3 * per_round
     assert len(set(drawn)) == len(drawn)
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fheval.engines import available_engines, load_engine
-from fheval.metrics.forms import Contribution
 from fheval.protocols.padding import LinearCircuit
+from fheval.protocols.round import Contribution
 from protocols.rounds import PADDED, Cast, a_round, parameters_of
 
 pytestmark = pytest.mark.skipif("seal" not in available_engines(), reason="SEAL alone tells how large noise is")
@@ -25,11 +25,11 @@ def bits_left(protocol: str, samples: int, **options: Any) -> set[int]:
     cast = Cast(a_round(protocol, 3, engine=engine, **options), engine)
     (form,) = cast.round.forms
     own = Contribution(*(np.full(form.terms, samples, dtype=np.int64) for _ in range(2)))
-    result: Any = cast.answer(cast.served({party: [own] for party in cast.round.parties}))
+    result: Any = cast.result_of(cast.served({party: [own] for party in cast.round.parties}))
     found = set()
     for chosen, key, (data,) in zip(parameters_of(cast.round), cast.secrets.keys, result.ciphertexts, strict=True):
         holder: Any = engine.key_holder(chosen, key)
-        ciphertext = holder.load(data)
+        ciphertext = holder._setting.ciphertext(holder._memory, holder._key_id, data)
         found.add(holder._decryptor.invariant_noise_budget(ciphertext.handle))
     return found
 

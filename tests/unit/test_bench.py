@@ -7,22 +7,22 @@ from collections.abc import Callable
 import pytest
 
 from fheval.engines.clear import ClearEngine
+from fheval.protocols import PROTOCOLS
 from fheval_lab.bench import suite as bench_suite
-from fheval_lab.bench.suite import (
-    MALICIOUS,
-    MANY_PARTIES,
-    PADDED,
-    PARTIES,
-    SEMI_HONEST,
-    VERIFIED,
-    WORK,
-    aggregator_seconds,
-    engine_ratios,
-)
+from fheval_lab.bench.suite import MANY_PARTIES, PARTIES, aggregator_seconds, engine_ratios, work
+
+PADDED, VERIFIED = "padded", "padded-verified"
+SEMI_HONEST, MALICIOUS = "paper-semi-honest", "paper-malicious"
+
+
+def test_every_protocol_is_measured_and_those_with_pads_among_many_as_well() -> None:
+    assert {(protocol, PARTIES) for protocol in PROTOCOLS} <= set(work())
+    assert {protocol for protocol, parties in work() if parties == MANY_PARTIES} == {PADDED, VERIFIED}
+    assert len(set(work())) == len(work()) == 6
 
 
 def test_ratios_are_medians_over_pairs_of_one_repetition() -> None:
-    seconds = {key: [1.0, 1.0, 1.0] for key in WORK}
+    seconds = {key: [1.0, 1.0, 1.0] for key in work()}
     # A machine that is twice as slow in one repetition, and a hiccup in another.
     seconds[SEMI_HONEST, PARTIES] = [0.9, 1.8, 0.9]
     seconds[MALICIOUS, PARTIES] = [1.8, 3.6, 9.0]
@@ -43,13 +43,13 @@ def test_ratios_are_medians_over_pairs_of_one_repetition() -> None:
 
 
 def test_every_protocol_takes_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = tuple((protocol, min(parties, 4)) for protocol, parties in WORK[:3])
-    monkeypatch.setattr(bench_suite, "WORK", few)
+    few = [(protocol, 4) for protocol in PROTOCOLS]
+    monkeypatch.setattr(bench_suite, "work", lambda: few)
     monkeypatch.setattr(bench_suite, "DECISION_POINTS", 5)
     monkeypatch.setattr(bench_suite, "LEAST_SECONDS", 0.001)
     steps: list[str] = []
     seconds = aggregator_seconds(ClearEngine(), 2, steps.append)
-    assert list(seconds) == list(few)
+    assert list(seconds) == few
     assert all(len(found) == 2 and min(found) > 0 for found in seconds.values())
     assert steps[-1] == "clear: repetition 2 of 2"
     assert len(steps) == len(few) + 2

@@ -12,17 +12,16 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from fheval.metrics.intervals import Estimate
-from fheval.metrics.party import tally_party
-from fheval.metrics.question import Question
-from fheval.protocols.watch import InProcess
 from numpy.typing import NDArray
 
-from fheval import Grid, Table
+from fheval import Table
 from fheval.engines.clear import ClearEngine
-from fheval.protocols import run_round
-from fheval.protocols.round import Round
+from fheval.evaluation.result import Estimate
+from fheval.evaluation.tally import tally_party
+from fheval.protocols import PROTOCOLS
+from fheval.protocols.play import play
 from fheval.secrets import Secret, Stream, derive
+from fheval.study import Study
 
 SEEDS = (20261115, 1, 2, 3, 4, 5)
 STUDIES = 400
@@ -33,12 +32,12 @@ LEVEL = 0.95
 DISTANCE = 1.2
 TRUTH = NormalDist().cdf(DISTANCE / 2**0.5)
 
-QUESTION = Question(grid=Grid.even(40), replicates=REPLICATES, confidence=LEVEL)
+STUDY = Study.of(decision_points=40, replicates=REPLICATES, interval=LEVEL)
 
 Rows = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
-def study(rng: np.random.Generator) -> list[Rows]:
+def sampled(rng: np.random.Generator) -> list[Rows]:
     parties = []
     for _ in range(PARTIES):
         labels = rng.integers(0, 2, ROWS)
@@ -54,7 +53,7 @@ def weights(number: int, party: int) -> Stream:
 def private(parties: list[Rows], number: int) -> Estimate:
     """The estimate that a round gives before anything is rounded."""
     shares = [
-        tally_party(QUESTION, [Table.of(*rows)], weights(number, index)).contributions()
+        tally_party(STUDY, (), [Table.of(*rows)], weights(number, index)).contributions()
         for index, rows in enumerate(parties)
     ]
     left = np.sum([[each.left for each in own] for own in shares], axis=0).astype(np.float64)
@@ -86,7 +85,7 @@ def both_intervals(seed: int) -> NDArray[np.float64]:
     rng = np.random.default_rng(seed)
     found = []
     for number in range(STUDIES):
-        parties = study(rng)
+        parties = sampled(rng)
         found.append([private(parties, seed * 1000 + number).interval(LEVEL), pooled_interval(parties, rng)])
     return np.array(found)
 
@@ -105,24 +104,15 @@ def test_intervals_cover_the_truth_and_are_those_of_the_pooled_bootstrap() -> No
 
 
 def test_a_round_gives_the_resamples_that_the_parties_drew() -> None:
-    parties = study(np.random.default_rng(1))
+    parties = sampled(np.random.default_rng(1))
     expected = private(parties, 0)
     names = tuple(f"party-{index}" for index in range(PARTIES))
-    round_ = Round(
-        id="00" * 16,
-        protocol="padded",
-        engine="clear",
-        forms=QUESTION.forms(1 << 24),
-        parties=names,
-        leader=names[0],
-        precision=1e-4,
-        question=QUESTION.to_bytes(),
-    )
+    rng = derive(Secret(bytes(32)), "round")
+    round_ = STUDY.round(STUDY.call(rng, engine="clear", parties=names, leader=names[0]))
     contributions = {
-        name: tally_party(QUESTION, [Table.of(*rows)], weights(0, index)).contributions()
+        name: tally_party(STUDY, (), [Table.of(*rows)], weights(0, index)).contributions()
         for index, (name, rows) in enumerate(zip(names, parties, strict=True))
     }
-    rng = derive(Secret(bytes(32)), "round")
-    outcome = run_round(ClearEngine(), round_, contributions, rng, InProcess())
-    found = np.array([float(outcome.ratio(index)) for index in range(1 + REPLICATES)])
+    verdict = play(PROTOCOLS[STUDY.protocol], ClearEngine(), round_, contributions, rng)
+    found = np.array([float(verdict.ratio(index)) for index in range(1 + REPLICATES)])
     assert np.abs(found - np.array([expected.value, *expected.replicates])).max() <= 0.6e-4

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from fheval.metrics.curves import Curve
-from fheval.metrics.question import Slice
-from fheval.protocols.watch import InProcess
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -16,11 +14,28 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import average_precision_score, precision_recall_curve, roc_auc_score, roc_curve
 
 from fheval import ConfigError, Grid, RemoteProtocolError, Result, Table, VerificationFailed, evaluate
+from fheval.engines.clear import ClearEngine
 from fheval.errors import CapacityError, CohortTooSmall, UndefinedMetric
-from fheval.protocols import curve, padding
-from fheval.protocols.curve import Aggregator, PaddedSums, leader_open, party_submit, party_unseal
-from fheval.protocols.round import Round
+from fheval.evaluation import declaration, run
+from fheval.evaluation.curves import Curve
+from fheval.metrics.registry import auc_form
+from fheval.protocols import PROTOCOLS, curve, padding
+from fheval.protocols.base import Seat, Stage
+from fheval.protocols.curve import CountsRelease, PaddedSums, TaggedCounts, leader_open, party_submit
+from fheval.protocols.play import Members
+from fheval.protocols.round import (
+    Contribution,
+    PartySecrets,
+    PublicSetup,
+    Round,
+    SealedVerdict,
+    Verdict,
+    leader_seal,
+    party_unseal,
+)
 from fheval.secrets import Secret, SystemRandomness
+from fheval.study import Slice
+from fheval.wire import encode
 
 POINTS = 21
 RNG = SystemRandomness()
@@ -109,7 +124,8 @@ def test_without_consent_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> Non
     def never(*_: Any, **__: Any) -> Any:
         raise AssertionError("something was sent")
 
-    monkeypatch.setattr(InProcess, "carry", never)
+    monkeypatch.setattr(run, "play", never)
+    monkeypatch.setattr(declaration, "encode", never)
     table = Table.of([1, 0] * 30, [0.9, 0.1] * 30, groups=["F", "M"] * 30)
     for options in ({}, {"allow_curves": False}, {"group_column": "sex"}):
         with pytest.raises(ConfigError, match="curves are not allowed"):
@@ -132,37 +148,87 @@ def a_round(protocol: str = "padded", sums: int = 4, round_id: str = "00" * 16) 
     )  # fmt: skip
 
 
+def released_by(protocol: str) -> CountsRelease:
+    counts = PROTOCOLS[protocol].counts
+    assert isinstance(counts, CountsRelease)
+    return counts
+
+
+def no_keys(round_: Round) -> tuple[PartySecrets, PublicSetup]:
+    """There is no FHE here: all that the parties share is their seed."""
+    return PartySecrets(keys=(), seed=SEED), PublicSetup(round=round_.id, sender=round_.leader, keys=())
+
+
+def submitted(round_: Round, name: str, own: NDArray[np.int64]) -> TaggedCounts:
+    return party_submit(round_, SEED, name, own, released_by(round_.protocol).tags)
+
+
+def opened(round_: Round, sums: PaddedSums) -> list[int]:
+    counts: list[int] = leader_open(round_, SEED, sums, released_by(round_.protocol).tags).tolist()
+    return counts
+
+
+def aggregator_of(round_: Round) -> Any:
+    return released_by(round_.protocol).aggregator(ClearEngine(), round_, no_keys(round_)[1], RNG)
+
+
 OWN = {"a": np.array([1, 2, 3, 4]), "b": np.array([0, 0, 7, 1]), "c": np.array([9, 1, 0, 0])}
 
 
 @pytest.mark.parametrize("protocol", ["padded", "padded-verified"])
 def test_all_roles_come_to_the_sums(protocol: str) -> None:
-    counts, roster = curve.run(a_round(protocol), SEED, OWN, RNG, InProcess(), allowed=True)
-    assert counts.tolist() == [10, 3, 10, 5]
-    assert list(roster) == ["a", "b", "c"]
+    round_ = a_round(protocol)
+    own = {name: [Contribution(left=each, right=np.zeros(0, dtype=np.int64))] for name, each in OWN.items()}
+    members = Members(PROTOCOLS[protocol], ClearEngine(), round_, own, RNG, keys=no_keys(round_))
+    verdict = members.play()
+    assert verdict.counts == (10, 3, 10, 5)
+    assert verdict.roster == ("a", "b", "c")
+    assert verdict.ratios == ()
+    assert (verdict.verified, verdict.soundness_bits) == ((None, None) if protocol == "padded" else (True, 92.0))
+    # The leader opened the sums; another party was told.
+    assert {name: each.checked for name, each in members.verdicts.items()} == {"a": True, "b": False}
+    assert {each.counts for each in members.verdicts.values()} == {verdict.counts}
 
 
-def test_every_role_refuses_without_consent() -> None:
-    round_ = a_round()
-    with pytest.raises(ConfigError, match="not allowed"):
-        party_submit(round_, SEED, "a", OWN["a"], allowed=False)
-    sums = _summed(round_)
-    with pytest.raises(ConfigError, match="not allowed"):
-        leader_open(round_, SEED, sums, allowed=False)
+def test_a_round_of_ratios_releases_no_counts_and_not_every_protocol_releases_any() -> None:
+    """A study says which of both it is; that the parties agree to it is checked before: here, and by their vaults."""
+    ratios = Round(
+        id="00" * 16, protocol="padded", engine="none", forms=(auc_form(5, 100),), parties=("a", "b", "c"), leader="a"
+    )
+    with pytest.raises(CapacityError, match="not 0 counts"):
+        submitted(ratios, "a", OWN["a"])
+    with pytest.raises(RemoteProtocolError, match="bytes of padded counts instead of 0"):
+        opened(ratios, _summed(a_round()))
+    assert PROTOCOLS["padded"].of_round(ratios) is PROTOCOLS["padded"]
+    with pytest.raises(ConfigError, match="paper-semi-honest has no release of counts"):
+        PROTOCOLS["paper-semi-honest"].of_round(a_round("paper-semi-honest"))
+
+
+def test_a_leader_opens_sums_for_those_who_proved_to_have_uploaded() -> None:
+    round_, release = a_round(), released_by("padded")
+    secrets, _ = no_keys(round_)
+    seat = Seat(engine=ClearEngine(), round=round_, me="a", secrets=secrets, rng=RNG, uploaded=("a", "b", "c"))
+    body = encode(_summed(round_))
+    answered = release.answer(seat, Stage.RESULT, body)
+    assert answered.verdict is not None
+    assert answered.verdict.counts == (10, 3, 10, 5)
+    with pytest.raises(RemoteProtocolError, match="not that of the uploads"):
+        release.answer(replace(seat, uploaded=("a", "b")), Stage.RESULT, body)
 
 
 def _summed(round_: Round) -> PaddedSums:
-    aggregator = Aggregator(round_)
+    aggregator = aggregator_of(round_)
     for name, own in OWN.items():
-        aggregator.receive(party_submit(round_, SEED, name, own, allowed=True))
-    return aggregator.result()
+        aggregator.receive(submitted(round_, name, own))
+    sums: PaddedSums = aggregator.result()
+    return sums
 
 
 def test_uploads_and_their_sum_are_fresh_and_uniform() -> None:
     """A pad that repeats, or is missing, would show in an upload of zeros."""
     nothing = np.zeros(2000, dtype=np.int64)
     seen = [
-        party_submit(a_round(sums=2000, round_id=f"{number:032x}"), SEED, name, nothing, allowed=True).values
+        submitted(a_round(sums=2000, round_id=f"{number:032x}"), name, nothing).values
         for number in range(2)
         for name in "ab"
     ]
@@ -177,47 +243,42 @@ def test_a_sum_that_was_changed_is_refused(place: int, shift: int) -> None:
     round_ = a_round("padded-verified")
     honest = padding.UploadSum(12)
     for name, own in OWN.items():
-        honest.add(party_submit(round_, SEED, name, own, allowed=True).values, name)
+        honest.add(submitted(round_, name, own).values, name)
     (values,) = honest.totals([curve.PRIME])
     values[place] = (int(values[place]) + shift) % curve.PRIME
     forged = PaddedSums(round=round_.id, roster=("a", "b", "c"), values=padding.pack([values]))
     with pytest.raises(VerificationFailed):
-        leader_open(round_, SEED, forged, allowed=True)
+        opened(round_, forged)
 
 
 def test_dropouts_are_left_out_and_a_small_cohort_is_refused() -> None:
     round_ = a_round()
-    aggregator = Aggregator(round_)
-    aggregator.receive(party_submit(round_, SEED, "a", OWN["a"], allowed=True))
+    aggregator = aggregator_of(round_)
+    aggregator.receive(submitted(round_, "a", OWN["a"]))
     with pytest.raises(RemoteProtocolError, match="twice"):
-        aggregator.receive(party_submit(round_, SEED, "a", OWN["a"], allowed=True))
+        aggregator.receive(submitted(round_, "a", OWN["a"]))
     with pytest.raises(CohortTooSmall):
         aggregator.result()
     sums = _summed(round_)
     with pytest.raises(CohortTooSmall):
-        leader_open(round_, SEED, PaddedSums(round=round_.id, roster=("a",), values=sums.values), allowed=True)
+        opened(round_, PaddedSums(round=round_.id, roster=("a",), values=sums.values))
     with pytest.raises(RemoteProtocolError, match="another round"):
-        leader_open(a_round(round_id="11" * 16), SEED, sums, allowed=True)
+        opened(a_round(round_id="11" * 16), sums)
 
 
-def test_the_broadcast_opens_in_its_own_round_only() -> None:
-    round_ = a_round()
-    sealed = curve.leader_seal(round_, SEED, np.array([1, 2, 3, 4]), RNG)
-    assert party_unseal(round_, SEED, sealed).tolist() == [1, 2, 3, 4]
-    for seed, message in (
-        (Secret(bytes(32)), sealed),
-        (
-            SEED,
-            curve.SealedSums(
-                round=round_.id, nonce=sealed.nonce, sealed=sealed.sealed[:-1] + bytes([sealed.sealed[-1] ^ 1])
-            ),
-        ),
-    ):
+def test_counts_are_sealed_for_their_own_round_only() -> None:
+    round_, secrets = a_round(), PartySecrets(keys=(), seed=SEED)
+    sealed = leader_seal(round_, secrets, Verdict(roster=("a", "b", "c"), counts=(1, 2, 3, 4)), RNG)
+    assert party_unseal(round_, secrets, sealed).counts == (1, 2, 3, 4)
+    altered = SealedVerdict(round=round_.id, box=sealed.box[:-1] + bytes([sealed.box[-1] ^ 1]))
+    for seed, message in ((Secret(bytes(32)), sealed), (SEED, altered)):
         with pytest.raises(RemoteProtocolError, match="altered"):
-            party_unseal(round_, seed, message)
+            party_unseal(round_, PartySecrets(keys=(), seed=seed), message)
+    with pytest.raises(RemoteProtocolError, match="another round"):
+        party_unseal(a_round(round_id="11" * 16), secrets, sealed)
 
 
 def test_counts_that_would_overflow_are_refused() -> None:
     for bad in ([1, 2, 3], [-1, 0, 0, 0], [1 << 45, 0, 0, 0]):
         with pytest.raises(CapacityError):
-            party_submit(a_round(), SEED, "a", np.array(bad), allowed=True)
+            submitted(a_round(), "a", np.array(bad))

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from fheval.protocols.watch import InProcess
 
 from fheval.errors import ConfigError, RemoteProtocolError
+from fheval.evaluation import declaration
+from fheval.evaluation.declaration import (
+    Leader,
+    SealedAnswer,
+    declare_groups,
+    party_complete,
+    party_declare,
+    party_read,
+)
 from fheval.metrics.groups import Rule
-from fheval.protocols import declaration
-from fheval.protocols.declaration import Leader, SealedAnswer, party_complete, party_declare, party_read
+from fheval.protocols.play import Watch
 from fheval.secrets import Secret, SystemRandomness
 from fheval.wire import Message, encode
 
@@ -20,35 +27,27 @@ SEED = Secret(bytes(range(32)))
 RNG = SystemRandomness()
 
 
-class Tapped(InProcess):
-    """An aggregator's view: all bytes that pass."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[bytes] = []
-
-    def carry(self, kind: str, message: Message) -> bytes:
-        data = super().carry(kind, message)
-        self.seen.append(data)
-        return data
-
-
 def test_all_roles_come_to_one_decision() -> None:
-    decision = declaration.run("s", SEED, "a", SIZES, RULE, RNG, InProcess())
+    decision = declare_groups("s", SEED, "a", SIZES, RULE, RNG, Watch())
     # X is left over: F, which fewer parties declare, goes with it.
     assert decision.published == ("M",)
     assert "left of the total" in decision.suppressed["F"]
     assert "X" not in decision.suppressed
 
 
-def test_the_aggregator_sees_bytes_of_one_length_and_no_name() -> None:
-    post = Tapped()
-    declaration.run(
-        "s", SEED, "a", {name: Counter({"Female": 5} | own) for name, own in SIZES.items()}, RULE, RNG, post
-    )
-    assert len(post.seen) == 3 + 1 + 3 + 1
-    assert len({len(data) for data in post.seen}) == 1
-    assert not any(b"Female" in data for data in post.seen)
+def test_the_aggregator_sees_bytes_of_one_length_and_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bytes] = []
+
+    def tapped(message: Message) -> bytes:
+        seen.append(encode(message))
+        return seen[-1]
+
+    monkeypatch.setattr(declaration, "encode", tapped)
+    sizes = {name: Counter({"Female": 5} | own) for name, own in SIZES.items()}
+    declare_groups("s", SEED, "a", sizes, RULE, RNG, Watch())
+    assert len(seen) == 3 + 1 + 3 + 1
+    assert len({len(data) for data in seen}) == 1
+    assert not any(b"Female" in data for data in seen)
 
 
 def test_a_party_names_its_large_groups_and_no_other() -> None:
@@ -62,10 +61,12 @@ def test_answers_that_are_altered_moved_or_of_another_session_are_refused() -> N
     first = {name: party_declare("s", SEED, name, own, RULE, RNG) for name, own in SIZES.items()}
     proposal = leader.propose(list(first.values()), RNG)
     fields = {name: getattr(first["c"], name) for name in SealedAnswer.__struct_fields__}
+    box, nonce = fields["box"], 12
     altered = [
-        {**fields, "sealed": bytes([fields["sealed"][0] ^ 1]) + fields["sealed"][1:]},
-        {**fields, "sealed": first["b"].sealed},
-        {**fields, "nonce": first["b"].nonce},
+        {**fields, "box": box[:nonce] + bytes([box[nonce] ^ 1]) + box[nonce + 1 :]},
+        {**fields, "box": first["b"].box},
+        {**fields, "box": first["b"].box[:nonce] + box[nonce:]},
+        {**fields, "box": box[:nonce]},
     ]
     for bad in [*(SealedAnswer(**each) for each in altered), party_declare("t", SEED, "c", SIZES["c"], RULE, RNG)]:
         with pytest.raises(RemoteProtocolError, match="declaration of c"):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from fheval import ConfigError
-from fheval.metrics.intervals import Estimate, average, require_enough
+from fheval.evaluation.result import Estimate, average
+from fheval.study import Study
 
 
 def estimate(value: float, replicates: list[float], width: float = 0.0) -> Estimate:
@@ -60,6 +61,6 @@ def test_differences_and_means_go_resample_by_resample() -> None:
 
 
 def test_an_interval_needs_resamples_beyond_its_ends() -> None:
-    require_enough(0.95, 40)
+    Study.of(interval=0.95, replicates=40)
     with pytest.raises(ConfigError, match="39 resamples do not carry an interval"):
-        require_enough(0.95, 39)
+        Study.of(interval=0.95, replicates=39)

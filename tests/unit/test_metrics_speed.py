@@ -11,7 +11,7 @@ import pytest
 
 from fheval import evaluate, wire
 from fheval.engines import load_engine
-from fheval.metrics.forms import auc_form
+from fheval.metrics.registry import auc_form
 from fheval.protocols import padded, padding
 from fheval.protocols.padded import Layout, PaddedCounts, PadSums
 from fheval.protocols.round import AGGREGATOR, DEFAULT_MAX_SAMPLES, PublicSetup, Round, leader_set_up, new_round_id

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from fheval.counting import Grid, count_file
 from fheval.errors import InputError
-from fheval.metrics.forms import auc_contribution
+from fheval.metrics.registry import auc_contribution
 from fheval.party import data_set
 from fheval.party.columns import AllowedColumns
 from fheval.party.data_set import DataSet

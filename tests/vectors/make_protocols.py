@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 from collections.abc import Iterator
 from fractions import Fraction
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,82 @@ TERMS = 4
 SPLITS = 3
 # One run over each of four primes, or three over each of three.
 VERIFIED = {1: [*PRIMES, 70368743374849], 3: PRIMES}
+
+# A study as a list of its fields, in their order: name; grid (kind, points, scores, listed points); metrics; models;
+# classes; column of groups; minimum of a group; interval; resamples; by cluster; range of targets; release; protocol;
+# options; precision; minimum cohort; bound on samples.
+STUDIES: dict[str, list[Any]] = {
+    "an AUC": [
+        "", ["even", 1000, "probability", []], ["auc"], [""], [], None, 20, None, 0, False, None, "ratios",
+        "padded", [], 1e-4, 3, 1 << 24,
+    ],
+    "everything": [
+        "sepsis-2026", ["logit", 300, "logit", []], ["auc", "recall@0.3"], ["old", "new"], ["a", "b", "ü"],
+        "sex", 40, 0.95, 500, True, [-1.5, 1e6], "ratios", "padded-verified", [["runs", 3]], None, 5, 1 << 33,
+    ],
+    "a curve": [
+        "", ["explicit", 3, "any", [4.0, 0.0, -4.0]], ["auc"], ["one model"], [], None, 20, None, 0, False, None,
+        "curve", "padded", [], 1e-4, 3, 1000,
+    ],
+}  # fmt: skip
+
+# A round as a list of its fields: id; hash of the study; protocol; engine; parties; leader; groups; forms (products
+# above and below, magnitude, proper, scale in bits); sums; precision; minimum cohort; bound on samples; options.
+ROUNDS: dict[str, list[Any]] = {
+    "an AUC": [
+        "00" * 16, "an AUC", "padded", "openfhe", PARTIES, "east", [], [[999, 1, 1 << 47, True, 0]], 0, 1e-4, 3,
+        1 << 24, [],
+    ],
+    "two groups and a long bound": [
+        "5f" * 16, "everything", "padded-verified", "seal", PARTIES, "north", ["F", "M"],
+        [[99, 1, 1 << 61, True, 4], [3, 2, 7, False, 0]], 0, None, 5, 1 << 33, [["runs", 3]],
+    ],
+    "counts": ["0a" * 16, "a curve", "padded", "seal", PARTIES, "west", [], [], 24, 1e-4, 3, 1000, []],
+    "a choice": [
+        "0b" * 16, "an AUC", "paper-semi-honest", "seal", [f"party-{number}" for number in range(20)], "party-7", [],
+        [[99, 1, 1 << 47, True, 0]], 0, None, 3, 1 << 24, [["packing", "compact"]],
+    ],
+}  # fmt: skip
+
+
+def packed_value(value: Any) -> bytes:
+    """MessagePack, in the shortest form of each value (https://github.com/msgpack/msgpack/blob/master/spec.md)."""
+    if value is None:
+        return b"\xc0"
+    if isinstance(value, bool):
+        return b"\xc3" if value else b"\xc2"
+    if isinstance(value, float):
+        return b"\xcb" + struct.pack(">d", value)
+    if isinstance(value, int):
+        assert 0 <= value < 1 << 64
+        if value < 0x80:
+            return bytes([value])
+        size = next(size for size in (1, 2, 4, 8) if value < 1 << 8 * size)
+        return {1: b"\xcc", 2: b"\xcd", 4: b"\xce", 8: b"\xcf"}[size] + value.to_bytes(size, "big")
+    if isinstance(value, bytes):
+        assert len(value) < 256
+        return b"\xc4" + bytes([len(value)]) + value
+    if isinstance(value, str):
+        data = value.encode()
+        assert len(data) < 256
+        return (bytes([0xA0 | len(data)]) if len(data) < 32 else b"\xd9" + bytes([len(data)])) + data
+    assert len(value) < 65536
+    head = bytes([0x90 | len(value)]) if len(value) < 16 else b"\xdc" + len(value).to_bytes(2, "big")
+    return head + b"".join(packed_value(each) for each in value)
+
+
+def study_bytes(name: str) -> bytes:
+    """A study as it travels: the magic word, the version, and its type's name before its fields."""
+    return packed_value(["FHEV", 1, ["Study", *STUDIES[name]]])
+
+
+def study_hash(name: str) -> bytes:
+    return sha256(b"fheval/1 study\0" + study_bytes(name)).digest()
+
+
+def round_digest(name: str) -> bytes:
+    number, study, *others = ROUNDS[name]
+    return sha256(b"fheval/1 round\0" + packed_value([number, study_hash(study), *others])).digest()
 
 
 class Stream:
@@ -256,6 +334,22 @@ def vectors() -> dict[str, Any]:
     return {
         "seed": SEED.hex(),
         "digest": DIGEST.hex(),
+        "studies": [
+            {"name": name, "fields": fields, "bytes": study_bytes(name).hex(), "hash": study_hash(name).hex()}
+            for name, fields in STUDIES.items()
+        ],
+        "rounds": [
+            {
+                "name": name,
+                "fields": fields,
+                "digest": round_digest(name).hex(),
+                "pads": {
+                    party: Stream("padded/pad", round_digest(name), party, PRIMES[0]).residues(PRIMES[0], 3)
+                    for party in PARTIES
+                },
+            }
+            for name, fields in ROUNDS.items()
+        ],
         "parties": PARTIES,
         "primes": PRIMES,
         "left": LEFT,

@@ -182,7 +182,9 @@ def policy(
     finest_precision: Annotated[
         float | None,
         typer.Option(
-            parser=_precision, metavar="P|exact", help="Finest release; at first 1e-4. padded-verified needs exact."
+            parser=_precision,
+            metavar="P|exact",
+            help="Finest release; at first 1e-4. Protocols that release the exact fraction need exact.",
         ),
     ] = None,
     most_decision_points: Annotated[int | None, typer.Option(help="Most decision points; at first 1000.")] = None,

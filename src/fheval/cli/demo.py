@@ -16,6 +16,7 @@ from fheval.cli.progress import round_bar
 from fheval.counting import Counts
 from fheval.engines import Engine, load_engine
 from fheval.evaluation import Result, evaluate
+from fheval.protocols import padded, padded_verified
 from fheval.report.wording import shown_auc
 from fheval.study import DEFAULT_DECISION_POINTS
 from fheval.version import __version__
@@ -23,7 +24,7 @@ from fheval.version import __version__
 app = typer.Typer()
 
 # One for each threat model: an aggregator that follows the protocol, and one that may do anything.
-PROTOCOLS = ("padded", "padded-verified")
+PROTOCOLS = (padded.NAME, padded_verified.NAME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

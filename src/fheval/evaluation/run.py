@@ -12,16 +12,17 @@ from fheval.counting import UNNAMED, Counts, Grid, Table, TableFile, count_file
 from fheval.engines import Engine, load_engine
 from fheval.errors import CohortTooSmall, ConfigError, InputError, UndefinedMetric
 from fheval.evaluation.curves import read_curves
+from fheval.evaluation.declaration import declare_groups
 from fheval.evaluation.result import Result, result_rows, suppressed_rows
 from fheval.evaluation.tally import tally_party
-from fheval.metrics.forms import Contribution, auc_contribution
 from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE, group_sizes
+from fheval.metrics.registry import auc_contribution
 from fheval.protocols import DEFAULT_PROTOCOL, PROTOCOLS
-from fheval.protocols.declaration import declare_groups
 from fheval.protocols.play import Watch, play
 from fheval.protocols.round import (
     DEFAULT_MAX_SAMPLES,
     DEFAULT_MINIMUM_COHORT,
+    Contribution,
     Round,
     Verdict,
     new_round_id,

@@ -11,9 +11,9 @@ from fheval.counting import Column, Table
 from fheval.counting.chunks import first_bad_label, first_bad_score
 from fheval.errors import ConfigError
 from fheval.metrics.fixed_point import Integers
-from fheval.metrics.forms import Contribution
 from fheval.metrics.resampling import Resampler
 from fheval.metrics.statistics import MOST_ROWS, Rows, Statistic, Task, Weights
+from fheval.protocols.round import Contribution
 from fheval.secrets import Randomness
 from fheval.study import Evaluation, Slice, Study
 

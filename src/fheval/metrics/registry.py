@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fheval.counting import Grid
+from fheval.counting import Counts, Grid
 from fheval.errors import ConfigError
 from fheval.metrics.fixed_point import BITS, LARGEST_LOG_LOSS, RESOLUTION, Integers
-from fheval.metrics.forms import Form, auc_form
 from fheval.metrics.statistics import BinCounts, Confusion, Errors, Loss, Losses, Statistic
+from fheval.protocols.round import Contribution, Form
 
 # Two tables of integers, a line for each resample and a column for each product of the form.
 Sides = tuple[Integers, Integers]
@@ -116,6 +116,19 @@ def _form(numerator: int, denominator: int, bound: Callable[[int], int], *, prop
     """A form with these numbers of products, and a bound on both that follows from the number of samples."""
     return lambda _, samples: Form.bounded(
         numerator=numerator, denominator=denominator, bound=bound(samples), proper=proper
+    )
+
+
+def auc_form(decision_points: int, max_samples: int) -> Form:
+    """AUC over N decision points: N − 1 trapezoids over 2PQ, which is at most max_samples²/2."""
+    return Form.bounded(numerator=decision_points - 1, denominator=1, bound=max_samples * max_samples // 2)
+
+
+def auc_contribution(counts: Counts) -> Contribution:
+    """left = (T^1 … T^{N−1}, P), right = (F^1 … F^{N−1}, 2Q)."""
+    return Contribution(
+        left=np.append(counts.t, counts.positives).astype(np.int64),
+        right=np.append(counts.f, 2 * counts.negatives).astype(np.int64),
     )
 
 

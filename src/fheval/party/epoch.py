@@ -19,8 +19,7 @@ from fheval.errors import RemoteProtocolError
 from fheval.party.context import RoundContext
 from fheval.party.messages import KeySetUp
 from fheval.protocols.round import AGGREGATOR, PartySecrets, leader_set_up
-from fheval.protocols.sealed import SealBroken, seal, unseal
-from fheval.secrets import Randomness, Secret
+from fheval.secrets import Randomness, SealBroken, Secret, seal, unseal
 
 _BOX_KEY_BYTES = 32
 

@@ -28,9 +28,9 @@ from fheval.errors import (
     RemoteProtocolError,
     UndefinedMetric,
 )
-from fheval.metrics.forms import Contribution
 from fheval.protocols.round import (
     AGGREGATOR,
+    Contribution,
     Ending,
     OptionValue,
     PartySecrets,

@@ -20,11 +20,11 @@ from fheval import field
 from fheval.engines import Engine, Parameters
 from fheval.engines.parameters import plain_moduli
 from fheval.errors import CapacityError, RemoteProtocolError, VerificationFailed
-from fheval.metrics.fixed_point import Integers
 from fheval.protocols import base, padding
 from fheval.protocols.base import Answer, OpenedByLeader, Playing, Seat, Words
 from fheval.protocols.round import (
     AGGREGATOR,
+    IntegerVector,
     PartySecrets,
     PublicSetup,
     Round,
@@ -59,7 +59,7 @@ def tag_keys(round_: Round, seed: Secret[bytes], tags: int) -> list[int]:
     return [nonzero_residue(derive(seed, "curve/tag", round_.digest, tag), PRIME) for tag in range(tags)]
 
 
-def party_submit(round_: Round, seed: Secret[bytes], me: str, own: Integers, tags: int) -> TaggedCounts:
+def party_submit(round_: Round, seed: Secret[bytes], me: str, own: IntegerVector, tags: int) -> TaggedCounts:
     """Step 1, party: y = (x, α_1·x, …) + pad mod t. Learns: nothing."""
     if len(own) != round_.sums or (own < 0).any() or (own >= PRIME // 2).any():
         raise CapacityError(f"These are not {round_.sums} counts below 2^45. Count again, or lower max_samples.")
@@ -106,7 +106,7 @@ class Aggregator(base.Aggregator):
         return PaddedSums(round=self.round.id, roster=tuple(self.roster), values=values)
 
 
-def leader_open(round_: Round, seed: Secret[bytes], sums: PaddedSums, tags: int) -> Integers:
+def leader_open(round_: Round, seed: Secret[bytes], sums: PaddedSums, tags: int) -> IntegerVector:
     """Step 3, leader: V = Y − R, with its tags verified. To be answered once a round.
 
     Learns: the global counts, as all parties will; or that the aggregator deviated.

@@ -20,13 +20,14 @@ from fheval.engines import Engine, Parameters
 from fheval.engines.parameters import bfv_linear
 from fheval.errors import CapacityError, EngineError, RemoteProtocolError, UndefinedMetric
 from fheval.field import Residues
-from fheval.metrics.forms import Contribution, Form
 from fheval.protocols import base, curve, padding
 from fheval.protocols.base import Answer, Asked, OpenedByLeader, Playing, Protocol, Seat, Stage, Step, Words
 from fheval.protocols.padding import PadCiphertexts, SlotPlan
 from fheval.protocols.release import RoundedRelease, exact_primes, exact_ratio
 from fheval.protocols.round import (
     AGGREGATOR,
+    Contribution,
+    Form,
     PartySecrets,
     PublicSetup,
     Round,

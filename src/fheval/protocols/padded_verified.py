@@ -34,13 +34,12 @@ from fheval.engines import Engine
 from fheval.engines.parameters import bfv_linear, plain_moduli
 from fheval.errors import CapacityError, ConfigError, UndefinedMetric, VerificationFailed
 from fheval.field import Residues
-from fheval.metrics.forms import Contribution, Form
 from fheval.protocols import base, curve, padded, padding
 from fheval.protocols.base import Option, Protocol, Seat, Words
 from fheval.protocols.padded import PaddedCounts, PaddedResult, RosterNotice, SlotLayout
 from fheval.protocols.padding import SlotPlan
 from fheval.protocols.release import MOST_PRIMES, exact_primes, exact_ratio
-from fheval.protocols.round import AGGREGATOR, PartySecrets, Round, Verdict
+from fheval.protocols.round import AGGREGATOR, Contribution, Form, PartySecrets, Round, Verdict
 from fheval.secrets import Secret, Stream, derive, nonzero_residue, residues
 from fheval.wire import Message, decode
 
@@ -63,6 +62,7 @@ def lay_out(round_: Round) -> SlotLayout:
     if round_.precision is not None:
         raise ConfigError(f"{NAME} releases the exact fraction. Use --precision exact with it, or padded.")
     runs = RUNS.of(round_)
+    RUNS.check(runs)
     primes = enough_primes(max(form.bound for form in round_.forms), runs)
     lengths = [n for form in round_.forms for n in (form.terms, form.denominator)] * runs
     groups = [np.arange(start, stop) for start, stop in pairwise(np.cumsum([0, *lengths]))]

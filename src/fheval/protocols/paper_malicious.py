@@ -23,7 +23,6 @@ import numpy.typing as npt
 from fheval.engines import Ciphertext, Engine, Evaluator, KeyHolder, Parameters
 from fheval.engines.parameters import CKKS_PAPER
 from fheval.errors import ConfigError, RemoteProtocolError, UndefinedMetric, VerificationFailed
-from fheval.metrics.forms import Contribution
 from fheval.protocols import base
 from fheval.protocols.base import Option, Playing, Seat, Words
 from fheval.protocols.blinded_ratio import (
@@ -37,6 +36,7 @@ from fheval.protocols.blinded_ratio import (
 from fheval.protocols.paper_semi_honest import ENCRYPT, MULTIPLY, PaperSemiHonest, evaluated, require_roster, the_form
 from fheval.protocols.round import (
     AGGREGATOR,
+    Contribution,
     PartySecrets,
     PublicSetup,
     Round,
@@ -131,7 +131,7 @@ def parameters(round_: Round) -> Parameters:
     if round_.precision is not None:
         raise ConfigError(f"{NAME} compares exact results and releases them. Use --precision exact with it.")
     if form.denominator != 1:
-        raise ConfigError(f"{NAME} knows ratios over one product only. Use padded-verified.")
+        raise ConfigError(f"{NAME} knows ratios over one product only. Use a protocol that answers any metric.")
     SPLITS.check(SPLITS.of(round_))
     if len(round_.parties) < 2:
         raise ConfigError(f"{NAME} needs two parties or more: the masks of one alone cannot cancel.")

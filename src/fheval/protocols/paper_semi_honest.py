@@ -18,7 +18,6 @@ import numpy as np
 from fheval.engines import Ciphertext, Engine, Parameters
 from fheval.engines.parameters import CKKS_PAPER
 from fheval.errors import ConfigError, FhevalError, RemoteProtocolError, UndefinedMetric
-from fheval.metrics.forms import Contribution, Form
 from fheval.protocols import base
 from fheval.protocols.base import OpenedByAll, Option, Playing, RoundFailed, Seat, Stage, Words
 from fheval.protocols.blinded_ratio import (
@@ -31,6 +30,8 @@ from fheval.protocols.blinded_ratio import (
 )
 from fheval.protocols.round import (
     AGGREGATOR,
+    Contribution,
+    Form,
     PartySecrets,
     PublicSetup,
     Round,

@@ -13,9 +13,18 @@ from time import perf_counter
 
 from fheval import wire
 from fheval.engines import Engine
-from fheval.metrics.forms import Contribution
+from fheval.errors import RemoteProtocolError
 from fheval.protocols.base import Aggregator, Ask, Asked, Protocol, Seat, Stage, Step
-from fheval.protocols.round import Ending, PartySecrets, PublicSetup, Round, Verdict, leader_set_up
+from fheval.protocols.round import (
+    AGGREGATOR,
+    Contribution,
+    Ending,
+    PartySecrets,
+    PublicSetup,
+    Round,
+    Verdict,
+    leader_set_up,
+)
 from fheval.secrets import Randomness
 
 Contributions = Mapping[str, Sequence[Contribution]]
@@ -86,6 +95,7 @@ class Members:
     def play(self, aggregator_type: type[Aggregator] | None = None) -> Verdict:
         """The whole round; gives what a party ends up with, or raises why there is nothing."""
         chosen = aggregator_type or self.protocol.aggregator
+        self.verdicts.clear()
         with self.watch.working("aggregator"):
             setup = wire.decode(self.setup, PublicSetup, sender=self.round.leader)
             playing = chosen(self.engine, self.round, setup, self.rng).play()
@@ -95,6 +105,12 @@ class Members:
                     ask = playing.send(self.replies(ask))
             except StopIteration:
                 pass
+        if not self.verdicts:
+            raise RemoteProtocolError(
+                "The aggregator ended the round without an answer. Start a new round.",
+                step="result",
+                culprit=AGGREGATOR,
+            )
         *_, verdict = self.verdicts.values()
         if verdict.ending is not Ending.RELEASED:
             raise next(each.error for each in self.verdicts.values() if each.error is not None)

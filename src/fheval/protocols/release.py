@@ -26,7 +26,7 @@ from math import ceil, prod
 from fheval.engines.parameters import plain_moduli
 from fheval.errors import CapacityError, VerificationFailed
 from fheval.field import combine, rational
-from fheval.metrics.forms import Form
+from fheval.protocols.round import Form
 from fheval.secrets import Randomness, integer_below, integer_between, log_uniform_integer
 
 LEAST_SPARE_BITS = 32

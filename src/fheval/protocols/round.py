@@ -1,4 +1,12 @@
-"""A round, what its parties share, and what it comes to: the nouns that all protocols have in common."""
+"""A round, what it asks for, what its parties share, and what it comes to: the nouns that all protocols have in common.
+
+A metric is asked for as a ratio form, num/den, each a sum of products of global sums. Every party contributes two
+vectors of integers, `left` and `right`. Summed over the parties they are L and R, and
+
+    num = Σ_{i < numerator} L_i·R_i          den = Σ_{numerator ≤ i} L_i·R_i.
+
+Protocols know ratio forms and nothing of metrics.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +18,12 @@ from functools import cached_property
 from hashlib import sha256
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from fheval.engines import Engine, Parameters
 from fheval.errors import CohortTooSmall, ConfigError, RemoteProtocolError, UndefinedMetric
-from fheval.metrics.forms import Form
-from fheval.protocols.sealed import SealBroken, seal, unseal
-from fheval.secrets import Randomness, Secret, new_seed
+from fheval.secrets import Randomness, SealBroken, Secret, new_seed, seal, unseal
 from fheval.wire import Message
 
 ROUND_ID_BYTES = 16
@@ -36,8 +44,65 @@ _RATIO_BYTES = 704
 _COUNT_BYTES = 9
 _FIXED_BYTES = 256
 
+IntegerVector = npt.NDArray[np.int64]
+
 # What a study may set of a protocol: whole numbers and choices.
 OptionValue = int | str
+
+
+# Far more than any release has primes for.
+MOST_SCALE_BITS = 1024
+
+
+class FormError(ConfigError, ValueError):
+    """A form that cannot be; also a `ValueError`, so that msgspec refuses a message that carries one."""
+
+
+class Form(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+    """The public shape of one ratio: how many products each side has, and a bound on num and den.
+
+    The bound is magnitude·2^scale_bits, since a message carries integers of 64 bits. Neither num nor den is negative,
+    though single products may be. A ratio is `proper` when num ≤ den always holds.
+    """
+
+    numerator: int
+    denominator: int
+    magnitude: int
+    proper: bool = True
+    scale_bits: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.numerator, self.denominator, self.magnitude) < 1 or not 0 <= self.scale_bits <= MOST_SCALE_BITS:
+            raise FormError("A ratio form has no products or no bound. Ask the sender for the round again.")
+
+    @classmethod
+    def bounded(cls, *, numerator: int, denominator: int, bound: int, proper: bool = True) -> Form:
+        """A form with a bound of any size, which is at least 2; a large one is rounded up.
+
+        >>> Form.bounded(numerator=1, denominator=1, bound=2**100 - 1).bound == 2**100
+        True
+        """
+        scale = max(0, bound.bit_length() - 62)
+        magnitude = max(2, -(-bound >> scale))
+        return cls(numerator=numerator, denominator=denominator, magnitude=magnitude, proper=proper, scale_bits=scale)
+
+    @property
+    def bound(self) -> int:
+        """What neither num nor den exceeds."""
+        return self.magnitude << self.scale_bits
+
+    @property
+    def terms(self) -> int:
+        """How many products there are in all."""
+        return self.numerator + self.denominator
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """One party's private integers for one form."""
+
+    left: IntegerVector = field(repr=False)
+    right: IntegerVector = field(repr=False)
 
 
 class RoundCall(Message, frozen=True, kw_only=True):
@@ -81,12 +146,7 @@ class Round:
             raise ConfigError("A party is named twice in the round. Give every party its own name.")
         if self.leader not in self.parties:
             raise ConfigError(f"The leader {self.leader!r} is not a party of the round. Pick one of the parties.")
-        if self.minimum_cohort < 1:
-            raise ConfigError("The minimum cohort must be at least 1.")
-        if self.precision is not None and not 0 < self.precision < 1:
-            raise ConfigError(f"A precision of {self.precision} makes no sense. Use a number such as 1e-4, or exact.")
-        if not 1 <= self.max_samples <= MOST_SAMPLES:
-            raise ConfigError(f"max_samples must be between 1 and {MOST_SAMPLES}. Use what the parties really have.")
+        require_terms(self.precision, self.minimum_cohort, self.max_samples)
         if not self.forms and not 1 <= self.sums <= MOST_SUMS:
             raise ConfigError(f"A round needs at least one evaluation, and has room for {MOST_SUMS} counts.")
         if self.forms and self.sums:
@@ -131,6 +191,16 @@ class Round:
                 f"Only {count} parties are present and the minimum cohort is {self.minimum_cohort}. "
                 "Wait for more parties and run a new round."
             )
+
+
+def require_terms(precision: float | None, minimum_cohort: int, max_samples: int) -> None:
+    """Refuse terms under which no round makes sense."""
+    if not 1 <= minimum_cohort <= MOST_SAMPLES:
+        raise ConfigError(f"The minimum cohort must be between 1 and {MOST_SAMPLES}. Use a number such as 3.")
+    if precision is not None and not 0 < precision < 1:
+        raise ConfigError(f"A precision of {precision} makes no sense. Use a number such as 1e-4, or exact.")
+    if not 1 <= max_samples <= MOST_SAMPLES:
+        raise ConfigError(f"max_samples must be between 1 and {MOST_SAMPLES}. Use what the parties really have.")
 
 
 def new_round_id(rng: Randomness) -> str:

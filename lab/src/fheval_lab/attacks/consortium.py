@@ -11,10 +11,10 @@ import numpy as np
 
 from fheval.counting import Counts
 from fheval.engines import Engine
-from fheval.metrics.forms import Contribution, auc_contribution
+from fheval.metrics.registry import auc_contribution
 from fheval.protocols import PROTOCOLS
 from fheval.protocols.play import Contributions
-from fheval.protocols.round import DEFAULT_MAX_SAMPLES, Round, leader_set_up
+from fheval.protocols.round import DEFAULT_MAX_SAMPLES, Contribution, Round, leader_set_up
 from fheval.secrets import (
     SEED_BYTES,
     Randomness,

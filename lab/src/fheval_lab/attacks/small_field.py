@@ -17,8 +17,8 @@ import numpy as np
 
 from fheval import field
 from fheval.field import Residues
-from fheval.metrics.forms import Form
 from fheval.protocols.padded_verified import SecretMaps
+from fheval.protocols.round import Form
 from fheval.secrets import Randomness, Stream, derive, integer_below, new_seed, nonzero_residue, residues
 from fheval_lab.attacks.consortium import fresh_stream
 

@@ -18,11 +18,10 @@ import numpy as np
 
 from fheval import wire
 from fheval.engines import Engine
-from fheval.metrics.forms import Contribution
 from fheval.protocols import PROTOCOLS
 from fheval.protocols.base import Ask, Stage
 from fheval.protocols.play import Members
-from fheval.protocols.round import PublicSetup
+from fheval.protocols.round import Contribution, PublicSetup
 from fheval.secrets import SystemRandomness
 from fheval.study import Study
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fheval.protocols import padded_verified, paper_malicious
 from fheval.report.elements import Content, element
 from fheval.report.page import Column, table
 from fheval_lab.reproduce import numbers
@@ -66,8 +67,8 @@ def soundness(outcome: Outcome) -> Content:
     return [
         element(
             "p",
-            "paper-malicious: the chance to guess which slots belong to one decision point in both runs, "
-            "(S!(SN−S)!/(SN)!)². It bounds that attack and no other. padded-verified: the chance that any "
+            f"{paper_malicious.NAME}: the chance to guess which slots belong to one decision point in both runs, "
+            f"(S!(SN−S)!/(SN)!)². It bounds that attack and no other. {padded_verified.NAME}: the chance that any "
             "fraction but the right one is accepted, with so many primes of 46 bits and so many runs over each; the "
             "first line is the default. It bounds every way to deviate, if encryption and pads hide what they should.",
         ),

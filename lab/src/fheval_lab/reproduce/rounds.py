@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fheval.engines import Engine
-from fheval.metrics.forms import Contribution
 from fheval.protocols import PROTOCOLS
 from fheval.protocols.play import Watch, play
+from fheval.protocols.round import Contribution
 from fheval.secrets import SystemRandomness
 from fheval.study import Study
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fheval.metrics.forms import auc_form
+from fheval.metrics.registry import auc_form
 from fheval.protocols import padded_verified, paper_malicious
 from fheval.protocols.round import DEFAULT_MAX_SAMPLES
 from fheval_lab.reproduce.cells import Cell

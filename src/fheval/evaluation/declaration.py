@@ -22,8 +22,7 @@ import msgspec
 from fheval.errors import ConfigError, RemoteProtocolError
 from fheval.metrics.groups import Decision, Rule, candidates, decide, has_others, large_groups
 from fheval.protocols.play import Watch
-from fheval.protocols.sealed import SealBroken, seal, unseal
-from fheval.secrets import Randomness, Secret
+from fheval.secrets import Randomness, SealBroken, Secret, seal, unseal
 from fheval.wire import Message, decode, encode
 
 # Room for some two hundred groups with names of twenty letters.
