@@ -23,6 +23,8 @@ from flower.parties import Parties, make_parties
 from flower.simulated.fheval_simulated.party import to_core
 
 MEMBERS = 4
+# Seconds after which a member counts as silent. On a machine that others use too, making keys takes more than one.
+SILENCE = 3.0
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +118,7 @@ def test_a_second_round_needs_no_new_keys(parties: Parties, grid: AppGrid, state
 def test_a_member_that_is_silent_at_submit_drops_out(
     parties: Parties, grid: AppGrid, state: State, lossy: Lossy
 ) -> None:
-    order = parties.order("padded", 1e-4, timeout=1.0)
+    order = parties.order("padded", 1e-4, timeout=SILENCE)
     # The leader is drawn, and a silent one is replaced: whichever it is, the rest have a result.
     lossy.always = {(2, "submit")}
     summary = carry(grid, state, order)
@@ -131,7 +133,7 @@ def test_a_leader_that_is_lost_is_replaced(
     parties: Parties, grid: AppGrid, state: State, lossy: Lossy, stage: str
 ) -> None:
     lossy.next_leader = stage
-    summary = carry(grid, state, parties.order("padded", 1e-4, timeout=1.0))
+    summary = carry(grid, state, parties.order("padded", 1e-4, timeout=SILENCE))
     assert len(summary.attempts) == 2
     failed = summary.attempts[0]
     assert failed.failure is not None
@@ -146,7 +148,7 @@ def test_a_lost_answer_to_the_result_is_asked_for_again(
     parties: Parties, grid: AppGrid, state: State, lossy: Lossy
 ) -> None:
     lossy.next_leader = "result"
-    summary = carry(grid, state, parties.order("padded", 1e-4, timeout=1.0))
+    summary = carry(grid, state, parties.order("padded", 1e-4, timeout=SILENCE))
     assert summary.dropouts == ()
     assert summary.exchanges == 6
 
@@ -164,7 +166,7 @@ def test_swapped_registrations_make_dropouts_and_no_impostors(parties: Parties, 
     numbers = {name: Registered(key="", node=node) for name, node in zip(parties.members, nodes, strict=True)}
     state.write_registry(Registry(members=numbers))
     with pytest.raises(CohortTooSmall):
-        carry(grid, state, parties.order("padded", 1e-4, timeout=1.0))
+        carry(grid, state, parties.order("padded", 1e-4, timeout=SILENCE))
 
 
 def test_those_who_are_not_connected_are_dropouts(parties: Parties, grid: AppGrid, state: State) -> None:
