@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from fheval.cli import check_target, options, write_json
-from fheval.consortium import AggregatorKit, load_aggregator_kit
+from fheval.consortium import AggregatorKit, Policy, load_aggregator_kit
 from fheval.errors import ConfigError
 from fheval.flower.environment import require_flower
 from fheval.flower.evaluation import evaluate as carry_out
@@ -121,7 +121,7 @@ def evaluate(
         timeout=timeout,
         patience=patience,
     )
-    _require_playable(study, order.members)
+    _require_playable(study, order.members, loaded.policy)
     summary = carry_out(State.at(state), order)
     if json_target is not None:
         write_json(json_target, msgspec.to_builtins(summary))
@@ -129,10 +129,11 @@ def evaluate(
         _show(summary)
 
 
-def _require_playable(study: Study, members: Sequence[str]) -> None:
+def _require_playable(study: Study, members: Sequence[str], policy: Policy) -> None:
     """Refuse at once what every vault would refuse, without saying why, after seconds."""
     call = study.call(SystemRandomness(), engine="", parties=members, leader=members[0])
     require_playable(study, study.round(call))
+    policy.check_round(study, members, now=datetime.now(timezone.utc))
 
 
 def _chosen_members(kit: AggregatorKit, names: list[str] | None) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ def summarise(order: Order, report: Report, post: FlowerExchange, *, decision_po
         protocol=report.round.protocol,
         engine=report.round.engine,
         decision_points=decision_points,
-        precision="exact" if report.round.precision is None else report.round.precision,
+        precision="exact" if report.round.precision is None or report.round.sums else report.round.precision,
         roster=report.roster,
         # Those who were not even connected count as well.
         dropouts=tuple(name for name in order.members if name not in report.roster),
