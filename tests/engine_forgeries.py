@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from engine_roles import Roles, engine_named
+from engine_roles import Roles, bfv_product, engine_named
 from fheval.engines import Evaluator, container
-from fheval.engines.parameters import CKKS_PAPER, Parameters, bfv_linear, bfv_product, plain_moduli
+from fheval.engines.parameters import CKKS_PAPER, Parameters, bfv_linear, plain_moduli
 from fheval.errors import EngineError
 from fheval.secrets import Secret
 

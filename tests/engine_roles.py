@@ -54,3 +54,15 @@ class Roles:
     def payload(self, kind: int, data: bytes) -> bytes:
         """What is inside the envelope."""
         return bytes(container.unpack(kind, self.engine.name, self.parameters, None, data)[2])
+
+
+def bfv_product(plain_modulus: int) -> Parameters:
+    """BFV with room for one ciphertext product followed by one plaintext product."""
+    return Parameters(
+        name="bfv-8192-depth1",
+        scheme="bfv",
+        ring=8192,
+        modulus_bits=(43, 43, 44, 44, 44),
+        depth=1,
+        plain_modulus=plain_modulus,
+    )

@@ -190,7 +190,6 @@ class Study(Message, frozen=True, kw_only=True):
 
     @classmethod
     def from_file(cls, path: Path) -> Study:
-        """Read a study from a TOML file."""
         try:
             return cls.from_toml(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
@@ -232,7 +231,6 @@ class Study(Message, frozen=True, kw_only=True):
 
     @property
     def specs(self) -> tuple[Spec, ...]:
-        """The metrics that are asked for."""
         return tuple(parse_spec(text) for text in self.metrics)
 
     @property
@@ -405,11 +403,7 @@ def _require_enough(level: float, replicates: int) -> None:
 
 
 def _check_asked(study: Study) -> None:
-    for noun, names in (
-        ("metric", tuple(map(str, study.specs))),
-        ("model", study.models),
-        ("class", study.classes),
-    ):
+    for noun, names in (("metric", tuple(map(str, study.specs))), ("model", study.models), ("class", study.classes)):
         if len(set(names)) != len(names):
             raise StudyError(f"A {noun} is named twice in {', '.join(map(repr, names))}. Name each once.")
     if not study.metrics or not study.models:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.session import Session, real_process
-from fheval.cli.hospitals import FILE, Hospital, hospitals, pooled_auc
+from fheval.cli.demo import FILE, Hospital, hospitals, pooled_auc
 from fheval_lab.demo_data import lines
 from pairwise_auc import pairwise_auc
 

@@ -337,7 +337,7 @@ def test_no_round_yet(kits: Path, fheval: Session) -> None:
 def test_memory_stays_private() -> None:
     program = (
         "import ctypes, json, resource\n"
-        "from fheval.party.hardening import keep_memory_private\n"
+        "from fheval.party.process import keep_memory_private\n"
         "keep_memory_private()\n"
         "print(json.dumps([ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), resource.getrlimit(resource.RLIMIT_CORE)]))\n"
     )

@@ -7,9 +7,9 @@ from functools import cache
 
 import pytest
 
-from engine_roles import ENGINE_NAMES, Roles, engine_named
+from engine_roles import ENGINE_NAMES, Roles, bfv_product, engine_named
 from fheval.engines import Engine, why_unavailable
-from fheval.engines.parameters import CKKS_PAPER, bfv_linear, bfv_product, plain_moduli
+from fheval.engines.parameters import CKKS_PAPER, bfv_linear, plain_moduli
 
 SUM_WIDTH = 8
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine_roles import ENGINE_NAMES, Roles, engine_named
+from engine_roles import ENGINE_NAMES, Roles, bfv_product, engine_named
 from fheval.engines import Engine, Parameters, container, why_unavailable
-from fheval.engines.parameters import CKKS_PAPER, bfv_linear, bfv_product, plain_moduli
+from fheval.engines.parameters import CKKS_PAPER, bfv_linear, plain_moduli
 from fheval.errors import EngineError
 from fheval.secrets import Secret
 

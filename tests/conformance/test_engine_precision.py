@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from engine_roles import Roles, engine_named
+from engine_roles import Roles, bfv_product, engine_named
 from fheval import field
 from fheval.engines import Engine, Vector
-from fheval.engines.parameters import CKKS_PAPER, bfv_linear, bfv_product, plain_moduli
+from fheval.engines.parameters import CKKS_PAPER, bfv_linear, plain_moduli
 from fheval.field import Residues
 
 GENERATOR = np.random.default_rng(23)

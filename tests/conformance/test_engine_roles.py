@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from engine_roles import Roles
+from engine_roles import Roles, bfv_product
 from fheval.engines import Engine, Evaluator, container
-from fheval.engines.parameters import CKKS_PAPER, bfv_product, plain_moduli
+from fheval.engines.parameters import CKKS_PAPER, plain_moduli
 from fheval.errors import EngineError
 
 ONES = np.ones(3, dtype=np.uint64)

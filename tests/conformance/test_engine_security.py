@@ -7,10 +7,10 @@ from math import prod
 
 import pytest
 
-from engine_roles import Roles
+from engine_roles import Roles, bfv_product
 from fheval.engines import Engine, Parameters, container, load_engine, parameters
 from fheval.engines.openfhe.residues import repeated_primes
-from fheval.engines.parameters import CKKS_PAPER, bfv_linear, bfv_product, plain_moduli
+from fheval.engines.parameters import CKKS_PAPER, bfv_linear, plain_moduli
 from fheval.errors import CapacityError, ConfigError, EngineError, FhevalError
 
 NAMED = [CKKS_PAPER, bfv_product(plain_moduli(1)[0]), bfv_linear(plain_moduli(1)[0])]

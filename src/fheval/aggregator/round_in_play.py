@@ -45,7 +45,6 @@ class EpochKeys:
     bundles: Mapping[str, bytes] = field(repr=False)
 
     def suit(self, protocol: Protocol, round_: Round) -> bool:
-        """Whether a round can run under these keys."""
         parameters = tuple(protocol.parameter_sets(round_))
         return (self.parties, self.engine, self.parameters) == (round_.parties, round_.engine, parameters)
 

@@ -140,7 +140,6 @@ class Missing(TyperCommand):
         self._distribution = distribution
 
     def make_context(self, *_: Any, **__: Any) -> Any:
-        """Refuse, whatever the arguments are."""
         raise ConfigError(
             f"The command {self.name} is part of {self._distribution}, which is not installed. "
             f"Install {self._distribution} {__version__} beside fheval; in a checkout: pip install ./lab"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 from rich.console import Console
 
 from fheval.cli import STANDARD_OUTPUT, check_target, options, write_json
 from fheval.cli.demo_page import demo_page
-from fheval.cli.hospitals import Hospital, hospitals, pooled_auc
 from fheval.cli.progress import round_bar
 from fheval.counting import Counts
 from fheval.engines import Engine, load_engine
@@ -20,6 +23,55 @@ from fheval.protocols import padded, padded_verified
 from fheval.report.wording import shown_auc
 from fheval.study import DEFAULT_DECISION_POINTS
 from fheval.version import __version__
+
+FILE = Path(__file__).with_suffix(".csv")
+
+
+@dataclass(frozen=True, slots=True)
+class Hospital:
+    """One party of the demo: labels, 1 for malignant, and the model's scores."""
+
+    name: str
+    labels: NDArray[np.int64] = field(repr=False)
+    scores: NDArray[np.float64] = field(repr=False)
+
+    @property
+    def samples(self) -> int:
+        return len(self.labels)
+
+    @property
+    def malignant(self) -> int:
+        return int(self.labels.sum())
+
+
+def hospitals() -> list[Hospital]:
+    """Read the five hospitals."""
+    samples: dict[str, list[tuple[int, float]]] = {}
+    with FILE.open(encoding="ascii", newline="") as file:
+        for row in csv.DictReader(file):
+            samples.setdefault(row["hospital"], []).append((int(row["label"]), float(row["score"])))
+    return [
+        Hospital(name, np.array([label for label, _ in own]), np.array([score for _, score in own]))
+        for name, own in samples.items()
+    ]
+
+
+def pooled_auc(parties: Sequence[Hospital]) -> float:
+    """The exact AUC of everybody's samples in one place: how often a malignant one has the higher score, ties half.
+
+    >>> here = Hospital("A", np.array([1, 0]), np.array([0.9, 0.4]))
+    >>> there = Hospital("B", np.array([0]), np.array([0.9]))
+    >>> pooled_auc([here, there])
+    0.75
+    """
+    labels = np.concatenate([each.labels for each in parties])
+    scores = np.concatenate([each.scores for each in parties])
+    malignant, benign = scores[labels == 1], np.sort(scores[labels == 0])
+    below = np.searchsorted(benign, malignant, side="left")
+    not_above = np.searchsorted(benign, malignant, side="right")
+    # A pair in order is counted twice, a tie once.
+    return int((below + not_above).sum()) / (2 * len(malignant) * len(benign))
+
 
 app = typer.Typer()
 

@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from fheval.cli.hospitals import Hospital
+from fheval.cli.demo import Hospital
 from fheval.counting import Counts
 from fheval.errors import UndefinedMetric
 from fheval.evaluation import Result

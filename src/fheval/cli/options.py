@@ -126,8 +126,7 @@ Report = Annotated[
     ),
 ]
 Quiet = Annotated[
-    bool,
-    typer.Option("--quiet", help="No progress bars, and the AUC alone for output.", rich_help_panel=_OUTPUT),
+    bool, typer.Option("--quiet", help="No progress bars, and the AUC alone for output.", rich_help_panel=_OUTPUT)
 ]
 
 
@@ -208,12 +207,7 @@ _STUDY_OPTIONS: dict[str, tuple[Any, Any]] = {
         int, DEFAULT_MINIMUM_COHORT, _ROUND, "With fewer parties nothing is released.", metavar="M", min=1
     ),
     "max_samples": _option(
-        int,
-        DEFAULT_MAX_SAMPLES,
-        _ROUND,
-        "Public bound on the samples of all parties together.",
-        metavar="N",
-        min=1,
+        int, DEFAULT_MAX_SAMPLES, _ROUND, "Public bound on the samples of all parties together.", metavar="N", min=1
     ),
 }
 

@@ -42,8 +42,7 @@ def up(
         str, typer.Option(metavar="HOST:PORT", help="Where the aggregator listens.", show_default=False)
     ],
     state: Annotated[
-        Path,
-        typer.Option(metavar="DIR", help="Where Flower keeps its own files; made if missing.", show_default=False),
+        Path, typer.Option(metavar="DIR", help="Where Flower keeps its own files; made if missing.", show_default=False)
     ],
 ) -> None:
     """Run a SuperNode that relays bytes to the vault, until Ctrl-C or SIGTERM. It needs no other file of the kit."""
@@ -55,10 +54,6 @@ def up(
     state.mkdir(parents=True, mode=0o700, exist_ok=True)
     check_private_directory(state)
     node = SuperNode(
-        key=key,
-        authority=authority,
-        vault=vault,
-        superlink=superlink,
-        home=private_subdirectory(state / "flwr"),
+        key=key, authority=authority, vault=vault, superlink=superlink, home=private_subdirectory(state / "flwr")
     )
     run_supernode(node, typer.echo)

@@ -33,8 +33,7 @@ _COLUMNS = "What rounds may ask about"
 
 KitOption = Annotated[Path | None, typer.Option("--kit", metavar="KIT", help="The member's kit.", show_default=False)]
 StateOption = Annotated[
-    Path | None,
-    typer.Option("--state", metavar="DIR", help="Where the ledger is kept.", show_default="KIT/vault"),
+    Path | None, typer.Option("--state", metavar="DIR", help="Where the ledger is kept.", show_default="KIT/vault")
 ]
 SocketOption = Annotated[
     Path | None,

@@ -93,18 +93,6 @@ CKKS_PAPER = Parameters(
 )
 
 
-def bfv_product(plain_modulus: int) -> Parameters:
-    """BFV with room for one ciphertext product followed by one plaintext product."""
-    return Parameters(
-        name="bfv-8192-depth1",
-        scheme="bfv",
-        ring=8192,
-        modulus_bits=(43, 43, 44, 44, 44),
-        depth=1,
-        plain_modulus=plain_modulus,
-    )
-
-
 def bfv_linear(plain_modulus: int) -> Parameters:
     """BFV for linear work only: a fresh ciphertext times a plaintext, then down to one 60-bit prime.
 

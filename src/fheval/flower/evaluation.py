@@ -18,15 +18,7 @@ from fheval.errors import (
     TransportError,
 )
 from fheval.flower.control import Control
-from fheval.flower.orders import (
-    Failure,
-    Order,
-    OrderEnd,
-    Summary,
-    clear_order,
-    place_order,
-    read_end,
-)
+from fheval.flower.orders import Failure, Order, OrderEnd, Summary, clear_order, place_order, read_end
 from fheval.flower.processes import interrupted_by_sigterm
 from fheval.flower.state import State
 from fheval.secrets import SystemRandomness

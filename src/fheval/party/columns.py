@@ -70,10 +70,7 @@ class AllowedColumns:
 
     def _columns(self, models: Iterable[str], classes: Iterable[str], *, clusters: bool) -> TableColumns:
         return TableColumns(
-            label=self.label,
-            models=tuple(models),
-            classes=tuple(classes),
-            cluster=self.cluster if clusters else None,
+            label=self.label, models=tuple(models), classes=tuple(classes), cluster=self.cluster if clusters else None
         )
 
     def _own_models(self, study: Study) -> tuple[str, ...]:

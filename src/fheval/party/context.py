@@ -28,7 +28,6 @@ class RoundContext:
 
     @classmethod
     def of(cls, round_: Round, epoch: Epoch, roster: Roster) -> RoundContext:
-        """Bind a round to its epoch and roster."""
         return cls(
             round=round_,
             epoch=epoch,
@@ -39,7 +38,6 @@ class RoundContext:
 
     @property
     def protocol(self) -> Protocol:
-        """What plays the round."""
         return PROTOCOLS[self.round.protocol].of_round(self.round)
 
     def reply(self, identity: Identity, stage: Stage, body: Message) -> bytes:

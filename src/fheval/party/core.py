@@ -141,11 +141,7 @@ class VaultCore:
         return reply
 
     def _first_answer(
-        self,
-        record: RoundRecord | None,
-        stage: Stage,
-        message: SetUp | Submit | Relay,
-        request: bytes,
+        self, record: RoundRecord | None, stage: Stage, message: SetUp | Submit | Relay, request: bytes
     ) -> bytes:
         now = self._clock()
         opening, epoch = _described(record, message)
@@ -199,11 +195,7 @@ class VaultCore:
         )
         challenge = message.challenge.hex()
         signature = sign(
-            kit.identity,
-            round_id=challenge,
-            stage=Stage.HELLO.value,
-            roster_hash=b"",
-            payload=sha256(body).digest(),
+            kit.identity, round_id=challenge, stage=Stage.HELLO.value, roster_hash=b"", payload=sha256(body).digest()
         )
         return wire.encode(Reply(stage=Stage.HELLO, round=challenge, sender=self.name, body=body, signature=signature))
 

@@ -53,7 +53,6 @@ class EpochSecrets:
     secrets: PartySecrets
 
     def require_suited(self, context: RoundContext) -> None:
-        """Refuse a round that needs other keys."""
         if self.suits != suitable(context):
             raise RemoteProtocolError(
                 "The keys of the epoch were made for another engine or other parameters. Start a new round.",

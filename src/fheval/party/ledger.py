@@ -139,7 +139,6 @@ class Ledger:
     # Reading
 
     def round(self, round_id: str) -> RoundRecord | None:
-        """What is known of a round."""
         row = self._row("SELECT description, epoch, epoch_leader FROM rounds WHERE id = ?", round_id)
         if row is None:
             return None
@@ -159,14 +158,11 @@ class Ledger:
         return None if row is None else bytes(row[0])
 
     def epoch(self, epoch_id: str) -> EpochRecord | None:
-        """What is known of an epoch."""
         row = self._row("SELECT leader, bundle, at FROM epochs WHERE id = ?", epoch_id)
         if row is None:
             return None
         return EpochRecord(
-            epoch=Epoch(id=epoch_id, leader=row[0]),
-            bundle_id=row[1],
-            since=datetime.fromisoformat(row[2]),
+            epoch=Epoch(id=epoch_id, leader=row[0]), bundle_id=row[1], since=datetime.fromisoformat(row[2])
         )
 
     def epoch_bytes(self, epoch_id: str) -> EpochBytes | None:
@@ -175,7 +171,6 @@ class Ledger:
         return None if row is None else EpochBytes(bundle=row[0], box=row[1])
 
     def seen_bundle(self, bundle_id: bytes) -> bool:
-        """Whether a bundle was opened before."""
         return self._row("SELECT 1 FROM epochs WHERE bundle = ?", bundle_id) is not None
 
     def releases(self, data_set: str) -> int:
@@ -199,7 +194,6 @@ class Ledger:
         return None if row is None else row[0]
 
     def history(self) -> list[History]:
-        """All rounds, the oldest first."""
         return [self._history(*row) for row in self._rows("SELECT id, description, at FROM rounds ORDER BY number")]
 
     def _history(self, round_id: str, description: bytes, at: str) -> History:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
+import resource
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +19,6 @@ from fheval.engines import available_engines, load_engine
 from fheval.errors import ConfigError, FhevalError
 from fheval.party.core import VaultCore, reason_of, utc_now
 from fheval.party.data_set import DataSet
-from fheval.party.hardening import keep_memory_private
 from fheval.party.ledger import Ledger
 from fheval.party.listening import listening, passed_socket
 from fheval.party.server import VaultServer, log_kinds_only, stopped_by_signals
@@ -34,13 +36,11 @@ class VaultFiles:
 
     @classmethod
     def of(cls, kit: Path, state: Path | None = None, socket_path: Path | None = None) -> VaultFiles:
-        """Fill in what was not said."""
         place = kit / "vault" if state is None else state
         return cls(kit=kit, state=place, socket=place / "vault.sock" if socket_path is None else socket_path)
 
     @property
     def ledger(self) -> Path:
-        """The ledger's file."""
         return self.state / "ledger.sqlite"
 
 
@@ -99,3 +99,13 @@ def _listener(path: Path) -> Iterator[tuple[socket.socket, str]]:
     else:
         with passed:
             yield passed, "the socket that it was given"
+
+
+_PR_SET_DUMPABLE = 4
+
+
+def keep_memory_private() -> None:
+    """No core dumps; on Linux also no debugger and no look into memory for other processes of the same user."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

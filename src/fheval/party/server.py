@@ -151,11 +151,7 @@ def stopped_by_signals(server: VaultServer, reload: Callable[[], None]) -> Itera
     descriptor = signal.set_wakeup_fd(server.wake_descriptor, warn_on_full_buffer=False)
     before = {
         number: signal.signal(number, handler)
-        for number, handler in (
-            (signal.SIGTERM, on_stop),
-            (signal.SIGINT, on_stop),
-            (signal.SIGHUP, on_reload),
-        )
+        for number, handler in ((signal.SIGTERM, on_stop), (signal.SIGINT, on_stop), (signal.SIGHUP, on_reload))
     }
     try:
         yield

@@ -38,6 +38,8 @@ from fheval.protocols.round import (
     Round,
     SealedVerdict,
     Verdict,
+    from_a_party,
+    from_this_round,
     leader_seal,
     party_unseal,
 )
@@ -101,7 +103,6 @@ class Option:
             raise ConfigError(f"{self.name} is {value!r}. Use a number from {self.least} to {self.most}.")
 
     def of(self, round_: Round) -> Any:
-        """The round's value."""
         return dict(round_.options).get(self.name, self.default)
 
 
@@ -209,6 +210,12 @@ class Aggregator(ABC):
     def play(self) -> Playing:
         """The whole round, from the first request to the last confirmation."""
 
+    def check_sender(self, upload: Any) -> None:
+        """Refuse an upload of another round, of a stranger, and a party's second one."""
+        step = type(upload).__name__
+        from_this_round(self.round, upload.round, upload.sender, step)
+        from_a_party(self.round.parties, upload.sender, self.roster, step)
+
     def answer_now(self) -> None:
         """Note that the answer is being given."""
         if self._answered:
@@ -312,7 +319,6 @@ class Protocol(ABC):
         return self.counts
 
     def step(self, stage: Stage) -> Step:
-        """A stage of this protocol."""
         for step in self.steps:
             if step.stage is stage:
                 return step

@@ -74,13 +74,11 @@ class Accumulator:
         return [total.read(data) for total, data in zip(self._sums, ciphertexts, strict=True)]
 
     def add(self, loaded: list[Any]) -> None:
-        """Add what `load` gave."""
         for total, term in zip(self._sums, loaded, strict=True):
             total.add(term)
 
     @property
     def totals(self) -> list[Ciphertext]:
-        """The sums over all who were added."""
         return [total.total() for total in self._sums]
 
 

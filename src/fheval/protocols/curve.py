@@ -22,16 +22,7 @@ from fheval.engines.parameters import plain_moduli
 from fheval.errors import CapacityError, RemoteProtocolError, VerificationFailed
 from fheval.protocols import base, padding
 from fheval.protocols.base import Answer, OpenedByLeader, Playing, Seat, Words
-from fheval.protocols.round import (
-    AGGREGATOR,
-    IntegerVector,
-    PartySecrets,
-    PublicSetup,
-    Round,
-    Verdict,
-    from_a_party,
-    from_this_round,
-)
+from fheval.protocols.round import AGGREGATOR, IntegerVector, PartySecrets, PublicSetup, Round, Verdict, from_this_round
 from fheval.secrets import Randomness, Secret, derive, nonzero_residue
 from fheval.wire import Blob, Message, decode
 
@@ -92,9 +83,7 @@ class Aggregator(base.Aggregator):
         return (yield from self.let_leader_open(self.result()))
 
     def receive(self, counts: TaggedCounts) -> None:
-        """Add an upload and forget it."""
-        from_this_round(self.round, counts.round, counts.sender, "TaggedCounts")
-        from_a_party(self.round.parties, counts.sender, self.roster, "TaggedCounts")
+        self.check_sender(counts)
         self.uploads.add(counts.values, counts.sender)
         self.roster.append(counts.sender)
 

@@ -32,7 +32,6 @@ from fheval.protocols.round import (
     PublicSetup,
     Round,
     Verdict,
-    from_a_party,
     from_this_round,
     require_keys,
 )
@@ -186,12 +185,9 @@ class Aggregator(base.Aggregator):
     def _refuse(self, counts: PaddedCounts) -> NoReturn:
         """Say why an upload is not awaited."""
         sender = counts.sender
-        from_this_round(self.round, counts.round, sender, "PaddedCounts")
-        from_a_party(self.round.parties, sender, self.roster, "PaddedCounts")
+        self.check_sender(counts)
         raise RemoteProtocolError(
-            f"{sender} came after the roster was closed. Its upload was left out.",
-            step="PaddedCounts",
-            culprit=sender,
+            f"{sender} came after the roster was closed. Its upload was left out.", step="PaddedCounts", culprit=sender
         )
 
     def close(self) -> RosterNotice:

@@ -77,7 +77,6 @@ class SlotPlan:
 
     @property
     def lengths(self) -> npt.NDArray[np.intp]:
-        """How many slots each group has."""
         return np.diff(self.ends, prepend=0)
 
     def spread(self, per_group: npt.ArrayLike) -> Residues:
@@ -139,7 +138,6 @@ class UploadSum:
         self._limbs = np.zeros(self._bytes // 2, dtype=np.uint64)
 
     def add(self, upload: bytes, sender: str) -> None:
-        """Take one party's upload."""
         if len(upload) != self._bytes:
             raise RemoteProtocolError(
                 f"{sender} sent {len(upload)} bytes of padded counts instead of {self._bytes}. It was left out.",
@@ -280,11 +278,7 @@ def aggregator_circuits(
 
 
 def leader_decrypt(
-    engine: Engine,
-    secrets: PartySecrets,
-    primes: Sequence[int],
-    plan: SlotPlan,
-    results: Sequence[Sequence[bytes]],
+    engine: Engine, secrets: PartySecrets, primes: Sequence[int], plan: SlotPlan, results: Sequence[Sequence[bytes]]
 ) -> list[list[int]]:
     """Leader: decrypt and add up each group, for each prime."""
     answers = []

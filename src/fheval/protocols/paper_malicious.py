@@ -25,14 +25,7 @@ from fheval.engines.parameters import CKKS_PAPER
 from fheval.errors import ConfigError, RemoteProtocolError, UndefinedMetric, VerificationFailed
 from fheval.protocols import base
 from fheval.protocols.base import Option, Playing, Seat, Words
-from fheval.protocols.blinded_ratio import (
-    Accumulator,
-    FloatVector,
-    blinding_exponents,
-    draw_blinding,
-    hide,
-    sparse,
-)
+from fheval.protocols.blinded_ratio import Accumulator, FloatVector, blinding_exponents, draw_blinding, hide, sparse
 from fheval.protocols.paper_semi_honest import ENCRYPT, MULTIPLY, PaperSemiHonest, evaluated, require_roster, the_form
 from fheval.protocols.round import (
     AGGREGATOR,
@@ -41,7 +34,6 @@ from fheval.protocols.round import (
     PublicSetup,
     Round,
     Verdict,
-    from_a_party,
     from_this_round,
     require_keys,
 )
@@ -243,7 +235,6 @@ class Aggregator(base.Aggregator):
         self.round = round_
         require_keys(setup, 1)
         self.evaluator: Evaluator = engine.evaluator(parameters(round_), setup.keys[0])
-        self.parties = frozenset(round_.parties)
         self.rng = rng
         self.roster: list[str] = []
         self.sums = [Accumulator(self.evaluator) for _ in range(RUNS)]
@@ -255,8 +246,7 @@ class Aggregator(base.Aggregator):
 
     def receive(self, shares: CountShares) -> None:
         """Step 9: add the ciphertexts of both runs as they arrive."""
-        from_this_round(self.round, shares.round, shares.sender, "CountShares")
-        from_a_party(self.parties, shares.sender, self.roster, "CountShares")
+        self.check_sender(shares)
         if len(shares.runs) != RUNS:
             raise RemoteProtocolError(
                 f"{shares.sender} sent {len(shares.runs)} runs instead of {RUNS}. The round was aborted.",

@@ -20,14 +20,7 @@ from fheval.engines.parameters import CKKS_PAPER
 from fheval.errors import ConfigError, FhevalError, RemoteProtocolError, UndefinedMetric
 from fheval.protocols import base
 from fheval.protocols.base import OpenedByAll, Option, Playing, RoundFailed, Seat, Stage, Words
-from fheval.protocols.blinded_ratio import (
-    Accumulator,
-    FloatVector,
-    blinding_exponents,
-    draw_blinding,
-    hide,
-    sparse,
-)
+from fheval.protocols.blinded_ratio import Accumulator, FloatVector, blinding_exponents, draw_blinding, hide, sparse
 from fheval.protocols.round import (
     AGGREGATOR,
     Contribution,
@@ -36,7 +29,6 @@ from fheval.protocols.round import (
     PublicSetup,
     Round,
     Verdict,
-    from_a_party,
     from_this_round,
     require_keys,
 )
@@ -137,7 +129,6 @@ class Aggregator(base.Aggregator):
         self.round = round_
         require_keys(setup, 1)
         self.evaluator = engine.evaluator(parameters(round_), setup.keys[0])
-        self.parties = frozenset(round_.parties)
         self.rng = rng
         self.roster: list[str] = []
         self.sums = Accumulator(self.evaluator)
@@ -149,8 +140,7 @@ class Aggregator(base.Aggregator):
 
     def receive(self, share: CountShare) -> None:
         """Steps 5 and 6: E(T) = Σ_m E(T_m), and so on, as the shares arrive."""
-        from_this_round(self.round, share.round, share.sender, "CountShare")
-        from_a_party(self.parties, share.sender, self.roster, "CountShare")
+        self.check_sender(share)
         expected = 2 if PACKING.of(self.round) == "compact" else 4
         if len(share.ciphertexts) != expected:
             raise RemoteProtocolError(
@@ -255,11 +245,7 @@ class PaperSemiHonest(OpenedByAll):
         aggregator="follows the protocol, and is curious",
         upload="ciphertexts",
         leader_upload="public and evaluation keys",
-        steps=(
-            ENCRYPT,
-            MULTIPLY,
-            "Every party decrypts the two blinded numbers and divides: the factor cancels.",
-        ),
+        steps=(ENCRYPT, MULTIPLY, "Every party decrypts the two blinded numbers and divides: the factor cancels."),
         # Measured, it is off by at most 4e-10, on 12 samples.
         exact="exact up to the noise of CKKS",
     )

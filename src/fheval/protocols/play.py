@@ -130,7 +130,6 @@ class Members:
             yield party, answer
 
     def answer(self, party: str, stage: Stage, body: bytes) -> bytes:
-        """What one member answers at one stage."""
         seat = Seat(
             engine=self.engine,
             round=self.round,

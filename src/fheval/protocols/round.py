@@ -93,7 +93,6 @@ class Form(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_un
 
     @property
     def terms(self) -> int:
-        """How many products there are in all."""
         return self.numerator + self.denominator
 
 
@@ -154,7 +153,6 @@ class Round:
 
     @property
     def call(self) -> RoundCall:
-        """The round as it travels."""
         return RoundCall(
             id=self.id,
             study=self.study,
@@ -360,9 +358,7 @@ def from_this_round(round_: Round, message_round: str, sender: str, step: str) -
     """Refuse a message of another round."""
     if message_round != round_.id:
         raise RemoteProtocolError(
-            f"A message from {sender} belongs to another round. The round was aborted.",
-            step=step,
-            culprit=sender,
+            f"A message from {sender} belongs to another round. The round was aborted.", step=step, culprit=sender
         )
 
 
