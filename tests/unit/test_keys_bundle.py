@@ -225,7 +225,7 @@ def test_a_leader_whose_certificate_is_not_valid_is_refused(
     alder: Identity, birch: Identity, context: BundleContext
 ) -> None:
     then = NOW + 365 * DAY
-    data = seal_bundle(alder, birch.record, Secret(PAYLOAD), context, now=then, lifetime=9 * DAY)
+    data = seal_bundle(alder, birch.record, Secret(PAYLOAD), context, now=then)
     error = refused("certificate of alder expired", birch, data, context, alder.record, now=then + DAY)
     assert error.culprit == "alder"
 

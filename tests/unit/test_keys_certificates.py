@@ -28,7 +28,7 @@ def member(
     name: str = "alder", *, now: datetime = NOW, days: int = 30, ca: x509.Certificate = CA, key: Ed25519PrivateKey = KEY
 ) -> x509.Certificate:
     subject = Ed25519PrivateKey.generate().public_key()
-    return issuing.issue_member(ca, Secret(key), name, subject, now=now, days=days)
+    return issuing.Issuer(ca, Secret(key)).member(name, subject, now=now, days=days)
 
 
 def test_a_member_certificate_says_what_it_is_for() -> None:
@@ -96,7 +96,7 @@ def test_certificates_for_another_use_are_refused() -> None:
     with pytest.raises(ConfigError, match="is an authority's"):
         certificates.check_member_use(CA, "Trial")
     tls = ec.generate_private_key(ec.SECP256R1()).public_key()
-    server = issuing.issue_server(CA, Secret(KEY), "hub", tls, ["localhost"], now=NOW, days=1)
+    server = issuing.Issuer(CA, Secret(KEY)).server("hub", tls, ["localhost"], now=NOW, days=1)
     with pytest.raises(ConfigError, match="no Ed25519 key"):
         certificates.check_member_use(server, "hub")
     with pytest.raises(ConfigError, match="may not sign messages"):
@@ -115,7 +115,7 @@ def _without_signing(name: str) -> x509.Certificate:
 def test_the_server_certificate_covers_names_and_addresses() -> None:
     tls = ec.generate_private_key(ec.SECP256R1()).public_key()
     hosts = ["hub.example.org", "127.0.0.1", "::1"]
-    server = issuing.issue_server(CA, Secret(KEY), "hub", tls, hosts, now=NOW, days=1)
+    server = issuing.Issuer(CA, Secret(KEY)).server("hub", tls, hosts, now=NOW, days=1)
     certificates.check_server_use(server, hosts)
     with pytest.raises(ConfigError, match=r"does not cover 127\.0\.0\.2"):
         certificates.check_server_use(server, ["127.0.0.1", "127.0.0.2"])

@@ -289,8 +289,8 @@ def test_an_expired_authority_vouches_for_nobody(made: Consortium, tmp_path: Pat
     # An external authority may issue past its own end; ours would not.
     long_lived = issuing.authority_certificate("Brief", key, now=NOW, days=100)
     keys = MemberKeys.generate()
-    certificate = issuing.issue_member(
-        long_lived, Secret(key), "alder", keys.signing.reveal().public_key(), now=NOW, days=50
+    certificate = issuing.Issuer(long_lived, Secret(key)).member(
+        "alder", keys.signing.reveal().public_key(), now=NOW, days=50
     )
     record = keys.record("alder", certificate)
     anchor = TrustAnchor(

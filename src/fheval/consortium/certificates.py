@@ -10,8 +10,9 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timezone
 from itertools import pairwise
+from pathlib import Path
 from typing import TypeVar
 
 from cryptography import x509
@@ -21,8 +22,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.x509.oid import NameOID
 
+from fheval.consortium.files import read_public
 from fheval.errors import ConfigError
-from fheval.secrets import Secret
 
 AuthorityKey = ed25519.Ed25519PrivateKey | ed448.Ed448PrivateKey | ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 E = TypeVar("E", bound=x509.ExtensionType)
@@ -37,10 +38,7 @@ def host_name(host: str) -> x509.DNSName | x509.IPAddress:
     except ValueError:
         pass
     if len(host) > 253 or not _DNS_NAME.fullmatch(host):
-        raise ConfigError(
-            f"{host!r} is neither an IP address nor a host name. "
-            "Write for instance 127.0.0.1 or evaluation.example.org."
-        )
+        raise ConfigError(f"{host!r} is neither an IP address nor a host name. Write 127.0.0.1 or hub.example.org.")
     return x509.DNSName(host.lower())
 
 
@@ -52,20 +50,9 @@ def read_certificates(pem: bytes, source: str) -> list[x509.Certificate]:
         raise ConfigError(f"{source} holds no certificate in PEM format ({error}). Check the file.") from None
 
 
-def read_authority_key(pem: Secret[bytes], source: str) -> Secret[AuthorityKey]:
-    """Read the private key of an authority that was brought along."""
-    try:
-        key = serialization.load_pem_private_key(pem.reveal(), password=None)
-    except TypeError:
-        raise ConfigError(
-            f"The key in {source} is encrypted. Give a decrypted copy (openssl pkey -in OLD -out NEW), "
-            "and delete the copy afterwards."
-        ) from None
-    except (ValueError, UnsupportedAlgorithm):
-        raise ConfigError(f"{source} holds no private key in PEM format. Check the file.") from None
-    if not isinstance(key, AuthorityKey):
-        raise ConfigError(f"The key in {source} cannot sign certificates. Use an Ed25519, ECDSA or RSA key.")
-    return Secret(key)
+def read_certificate(path: Path) -> x509.Certificate:
+    """Read a PEM file's certificate, the first one where there are several."""
+    return read_certificates(read_public(path), str(path))[0]
 
 
 def check_authority(certificates: Sequence[x509.Certificate], *, now: datetime) -> None:
@@ -75,22 +62,12 @@ def check_authority(certificates: Sequence[x509.Certificate], *, now: datetime) 
     check_dates(authority, now=now)
     constraints = extension(authority, x509.BasicConstraints)
     if constraints is None or not constraints.ca:
-        raise ConfigError(
-            f"The certificate of {name} is not an authority's. Give the certificate that issues to members."
-        )
+        raise ConfigError(f"The certificate of {name} is not an authority's. Give the one that issues to members.")
     usage = extension(authority, x509.KeyUsage)
     if usage is not None and not usage.key_cert_sign:
         raise ConfigError(f"The authority {name} may not sign certificates. Use one whose key usage allows it.")
     for issued, issuer in pairwise(certificates):
         check_issuer(issued, issuer)
-
-
-def check_key_belongs(certificate: x509.Certificate, key: Secret[AuthorityKey]) -> None:
-    """Refuse a private key that is not the certificate's."""
-    if not is_for(certificate, key.reveal().public_key()):
-        raise ConfigError(
-            f"The private key does not belong to the certificate of {common_name(certificate)}. Give the matching pair."
-        )
 
 
 def check_issuer(certificate: x509.Certificate, authority: x509.Certificate) -> None:
@@ -99,33 +76,26 @@ def check_issuer(certificate: x509.Certificate, authority: x509.Certificate) -> 
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
         raise ConfigError(
-            f"The certificate of {common_name(certificate)} is foreign: "
-            f"{common_name(authority)} did not issue it. "
+            f"The certificate of {common_name(certificate)} is foreign: {common_name(authority)} did not issue it. "
             "Get one from the consortium's authority."
         ) from None
 
 
 def check_dates(certificate: x509.Certificate, *, now: datetime) -> None:
     """Refuse a certificate that has expired or is not valid yet."""
-    name = common_name(certificate)
-    if now > certificate.not_valid_after_utc:
-        raise ConfigError(
-            f"The certificate of {name} expired on {certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC. "
-            "Ask the consortium's authority for a new one."
-        )
-    if now < certificate.not_valid_before_utc:
-        raise ConfigError(
-            f"The certificate of {name} is not valid before "
-            f"{certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC. Check this machine's clock."
-        )
+    whose = f"The certificate of {common_name(certificate)}"
+    start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if now > end:
+        raise ConfigError(f"{whose} expired on {to_the_minute(end)}. Ask the consortium's authority for a new one.")
+    if now < start:
+        raise ConfigError(f"{whose} is not valid before {to_the_minute(start)}. Check this machine's clock.")
 
 
 def check_member_use(certificate: x509.Certificate, name: str) -> None:
     """Refuse a certificate that is not this member's, or not one for signing messages with Ed25519."""
-    if common_name(certificate) != name:
-        raise ConfigError(
-            f"The certificate is for {common_name(certificate)}, not for {name}. Use the member's own certificate."
-        )
+    found = common_name(certificate)
+    if found != name:
+        raise ConfigError(f"The certificate is for {found}, not for {name}. Use the member's own certificate.")
     if not isinstance(certificate.public_key(), ed25519.Ed25519PublicKey):
         raise ConfigError(f"The certificate of {name} has no Ed25519 key. Issue one from the member's request.")
     constraints = extension(certificate, x509.BasicConstraints)
@@ -145,6 +115,13 @@ def check_server_use(certificate: x509.Certificate, hosts: Sequence[str]) -> Non
             f"The certificate of {common_name(certificate)} does not cover {', '.join(missing)}. "
             "Issue one with these subject alternative names."
         )
+
+
+def to_the_minute(moment: datetime | int) -> str:
+    """A moment, or seconds since 1970, as people are told it."""
+    if isinstance(moment, int):
+        moment = datetime.fromtimestamp(moment, timezone.utc)
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
 def common_name(certificate: x509.Certificate | x509.CertificateSigningRequest) -> str:

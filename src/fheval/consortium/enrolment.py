@@ -16,10 +16,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from fheval.consortium import certificates, issuing, kit
-from fheval.consortium.aggregator_kit import fill_aggregator_kit, new_server_key
 from fheval.consortium.authority import Authority
 from fheval.consortium.files import check_private_directory, new_directory, read_public, write_public
-from fheval.consortium.member_keys import SIGNING_KEY, MemberKeys, read_signing_key
+from fheval.consortium.member_keys import SIGNING_KEY, MemberKeys, new_server_key, read_signing_key
 from fheval.consortium.records import MemberRecord, TrustAnchor, check_member_name, check_name, digest, domain, spoken
 from fheval.errors import ConfigError, RemoteProtocolError
 from fheval.wire import Message, decode, encode
@@ -89,12 +88,10 @@ def enrol_aggregator(
         key = new_server_key()
         certificate = authority.issue_server(name, key.reveal().public_key(), hosts, now=now, days=days)
     else:
-        certificate = certificates.read_certificates(certificate_pem, "The file given as --certificate")[0]
-        certificates.check_issuer(certificate, authority.anchor.authority())
-        certificates.check_dates(certificate, now=now)
+        certificate = _issued_elsewhere(authority, certificate_pem, now)
         certificates.check_server_use(certificate, hosts)
     with new_directory(out) as building:
-        fill_aggregator_kit(building, certificate, key, authority.anchor, authority.policy_bytes())
+        kit.fill_aggregator_kit(building, certificate, key, authority.anchor, authority.policy_bytes())
         authority.register_aggregator(name, certificate)
     return certificate
 
@@ -127,7 +124,7 @@ def request_fingerprint(request: bytes) -> str:
 def answer_request(
     authority: Authority,
     name: str,
-    request: bytes,
+    data: bytes,
     *,
     certificate_pem: bytes | None,
     renew: bool,
@@ -136,12 +133,11 @@ def answer_request(
 ) -> bytes:
     """Authority: enter the member that made the request, and return the reply for it."""
     _check_free(authority, name, renew=renew)
-    content, key = _opened_request(request, name)
+    content, key = _opened_request(data, name)
     if certificate_pem is None:
         certificate = authority.issue_member(name, key, now=now, days=days)
     else:
-        certificate = certificates.read_certificates(certificate_pem, "The file given as --certificate")[0]
-        certificates.check_dates(certificate, now=now)
+        certificate = _issued_elsewhere(authority, certificate_pem, now)
         _check_certifies(certificate, key)
     record = MemberRecord(
         name=name,
@@ -150,14 +146,13 @@ def answer_request(
         supernode_key=content.supernode_key,
     )
     authority.register(record, renew=renew)
-    return encode(
-        EnrolmentReply(
-            authority_pem=authority.anchor.authority_pem,
-            policy_key=authority.anchor.policy_key.public_bytes_raw(),
-            certificate=record.certificate,
-            policy=authority.policy_bytes() or b"",
-        )
+    reply = EnrolmentReply(
+        authority_pem=authority.anchor.authority_pem,
+        policy_key=authority.anchor.policy_key.public_bytes_raw(),
+        certificate=record.certificate,
+        policy=authority.policy_bytes() or b"",
     )
+    return encode(reply)
 
 
 def accept_reply(directory: Path, data: bytes, *, expected_anchor: str | None, now: datetime) -> TrustAnchor:
@@ -165,16 +160,14 @@ def accept_reply(directory: Path, data: bytes, *, expected_anchor: str | None, n
     check_private_directory(directory)
     reply = decode(data, EnrolmentReply, sender="authority")
     try:
-        anchor = TrustAnchor(
-            authority_pem=reply.authority_pem, policy_key=Ed25519PublicKey.from_public_bytes(reply.policy_key)
-        )
+        policy_key = Ed25519PublicKey.from_public_bytes(reply.policy_key)
         certificate = x509.load_der_x509_certificate(reply.certificate)
     except ValueError:
         raise ConfigError("The reply holds a malformed certificate or key. Ask the authority for it again.") from None
+    anchor = TrustAnchor(authority_pem=reply.authority_pem, policy_key=policy_key)
     _check_anchor(directory, anchor, expected_anchor)
     name = decode(read_public(directory / REQUEST), EnrolmentRequest, sender="this kit").content.name
-    certificates.check_issuer(certificate, anchor.authority())
-    certificates.check_dates(certificate, now=now)
+    anchor.check_certificate(certificate, now=now)
     certificates.check_member_use(certificate, name)
     _check_certifies(certificate, read_signing_key(directory / SIGNING_KEY).reveal().public_key())
     if reply.policy:
@@ -213,12 +206,16 @@ def _opened_request(data: bytes, name: str) -> tuple[RequestContent, Ed25519Publ
     return content, key
 
 
+def _issued_elsewhere(authority: Authority, pem: bytes, now: datetime) -> x509.Certificate:
+    certificate = certificates.read_certificates(pem, "The file given as --certificate")[0]
+    authority.anchor.check_certificate(certificate, now=now)
+    return certificate
+
+
 def _check_certifies(certificate: x509.Certificate, key: Ed25519PublicKey) -> None:
     if not certificates.is_for(certificate, key):
-        raise ConfigError(
-            f"The certificate of {certificates.common_name(certificate)} is not for the key of the request. "
-            "Issue it from the member's own CSR."
-        )
+        name = certificates.common_name(certificate)
+        raise ConfigError(f"The certificate of {name} is not for the key of the request. Issue it from its own CSR.")
 
 
 def _check_anchor(directory: Path, anchor: TrustAnchor, expected: str | None) -> None:

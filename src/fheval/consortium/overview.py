@@ -37,41 +37,29 @@ class Overview:
     policy: dict[str, object] | None
     entries: list[Entry]
 
-    def as_json(self) -> str:
-        return msgspec.json.encode(self).decode()
-
 
 def overview(authority: Authority, *, now: datetime) -> Overview:
     """What an authority's directory holds, and whether it is valid at this moment."""
     policy = authority.policy()
-    listed = set() if policy is None else {(record.name, record.certificate) for record in policy.members}
-    members = [
-        _entry(authority, record.name, "member", record.x509(), (record.name, record.certificate) in listed, now)
-        for record in authority.members()
-    ]
-    aggregators = [
-        _entry(authority, name, "aggregator", certificate, False, now)
-        for name, certificate in authority.aggregators().items()
-    ]
+    listed = () if policy is None else [record.x509() for record in policy.members]
+    enrolled = [(record.name, "member", record.x509()) for record in authority.members()]
+    enrolled += [(name, "aggregator", certificate) for name, certificate in authority.aggregators().items()]
     return Overview(
         consortium=authority.consortium,
         authority=authority.anchor.fingerprint(),
         issues=authority.key is not None,
-        policy=None if policy is None else _policy(policy),
-        entries=members + aggregators,
-    )
-
-
-def _entry(
-    authority: Authority, name: str, role: str, certificate: x509.Certificate, in_policy: bool, now: datetime
-) -> Entry:
-    return Entry(
-        name=name,
-        role=role,
-        state=_state(certificate, authority.anchor.authority(), now),
-        not_after=_text(certificate.not_valid_after_utc),
-        fingerprint=certificate.fingerprint(SHA256()).hex(),
-        in_policy=in_policy,
+        policy=None if policy is None else _facts(policy),
+        entries=[
+            Entry(
+                name=name,
+                role=role,
+                state=_state(certificate, authority.anchor.authority(), now),
+                not_after=_text(certificate.not_valid_after_utc),
+                fingerprint=certificate.fingerprint(SHA256()).hex(),
+                in_policy=certificate in listed,
+            )
+            for name, role, certificate in enrolled
+        ],
     )
 
 
@@ -85,16 +73,15 @@ def _state(certificate: x509.Certificate, authority: x509.Certificate, now: date
     return "valid" if now >= certificate.not_valid_before_utc else "not yet valid"
 
 
-def _policy(policy: Policy) -> dict[str, object]:
-    facts: dict[str, object] = {
+def _facts(policy: Policy) -> dict[str, object]:
+    return {
         "version": policy.version,
         "not_before": _text(datetime.fromtimestamp(policy.not_before, timezone.utc)),
         "not_after": _text(datetime.fromtimestamp(policy.not_after, timezone.utc)),
         "members": [record.name for record in policy.members],
         "hash": policy.hash().hex(),
+        **msgspec.structs.asdict(policy.rules),
     }
-    rules = policy.rules
-    return facts | {field: getattr(rules, field) for field in rules.__struct_fields__}
 
 
 def _text(moment: datetime) -> str:
