@@ -1,36 +1,37 @@
-"""The aggregator's ServerApp: drives one round among the members' vaults. It sees bytes that it cannot open."""
+"""The aggregator's ServerApp: drives one round among the members' vaults. It sees bytes that it cannot open.
+
+The registry says where to send a member's messages. Who has answered, only the signature in the reply tells.
+"""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
+import msgspec
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fheval.aggregator.conductor import Report, conduct, drive
+from fheval.aggregator.round_in_play import Exchange
 from fheval.consortium import load_aggregator_kit
 from fheval.engines import load_engine
-from fheval.errors import ConfigError, FhevalError
-from fheval.flower.addresses import addresses
-from fheval.flower.exchange import FlowerExchange
-from fheval.flower.orders import (
-    Failure,
-    Order,
-    OrderEnd,
-    Summary,
-    TriedRound,
-    keep_keys,
-    kept_keys,
-    read_order,
-    write_end,
-)
-from fheval.flower.state import STATE_VARIABLE, State
+from fheval.errors import ConfigError, FhevalError, RemoteProtocolError
+from fheval.flower import orders
+from fheval.flower.exchange import FlowerExchange, connected, online
+from fheval.flower.orders import Failure, Order, OrderEnd, Summary, TriedRound
+from fheval.flower.state import STATE_VARIABLE, Registry, State
+from fheval.party.context import read_reply
+from fheval.party.messages import Hello, request
+from fheval.protocols.base import Stage
 from fheval.secrets import SystemRandomness
 from fheval.study import Study
 from fheval.version import __version__
+
+_CHALLENGE_BYTES = 32
 
 app = ServerApp()
 
@@ -42,13 +43,13 @@ def main(grid: Grid, context: Context) -> None:
         raise ConfigError("This SuperLink was not started by fheval. Start it with: fheval aggregator up")
     state = State.at(Path(os.environ[STATE_VARIABLE]))
     name = str(context.run_config["order"])
-    order = read_order(state, name)
+    order = orders.read_order(state, name)
     try:
         summary = carry_out(grid, state, order)
     except FhevalError as error:
-        write_end(state, name, OrderEnd(failure=Failure.of(error)))
+        orders.write_end(state, name, OrderEnd(failure=Failure.of(error)))
         raise
-    write_end(state, name, OrderEnd(summary=summary))
+    orders.write_end(state, name, OrderEnd(summary=summary))
 
 
 def carry_out(grid: Grid, state: State, order: Order) -> Summary:
@@ -59,10 +60,37 @@ def carry_out(grid: Grid, state: State, order: Order) -> Summary:
     engine = load_engine(order.engine)
     study = Study.from_bytes(order.study)
     post = FlowerExchange(grid, nodes, order.timeout)
-    keys = kept_keys(state, policy=policy.hash())
+    keys = orders.kept_keys(state, policy=policy.hash())
     report = drive(conduct(study, sorted(nodes), policy, engine, SystemRandomness(), keys=keys), post)
-    keep_keys(state, report.keys, policy=policy.hash())
+    orders.keep_keys(state, report.keys, policy=policy.hash())
     return summarise(order, report, post, decision_points=len(study.grid), seconds=time.monotonic() - start)
+
+
+def addresses(
+    grid: Grid, registry: Registry, members: Sequence[str], *, patience: float, timeout: float
+) -> dict[str, int]:
+    """The SuperNodes of the members that are connected."""
+    if not registry.members:
+        return _ask_names(grid, members, patience=patience, timeout=timeout)
+    known = {name: entry.node for name, entry in registry.members.items() if name in members}
+    there = online(grid, known.values(), patience)
+    return {name: node for name, node in known.items() if node in there}
+
+
+def _ask_names(grid: Grid, members: Sequence[str], *, patience: float, timeout: float) -> dict[str, int]:
+    """Ask each vault for its name: nobody has registered the SuperNodes of a simulation."""
+    nodes = {str(node): node for node in connected(grid, len(members), patience)}
+    hello = request(Stage.HELLO, Hello(challenge=SystemRandomness().draw(_CHALLENGE_BYTES)))
+    asked = Exchange(stage=Stage.HELLO, round="names", requests=dict.fromkeys(nodes, hello))
+    found: dict[str, int] = {}
+    for node, reply in FlowerExchange(grid, nodes, timeout)(asked).items():
+        try:
+            name = read_reply(reply, node).sender
+        except RemoteProtocolError:
+            continue
+        if name in members:
+            found[name] = nodes[node]
+    return found
 
 
 def summarise(order: Order, report: Report, post: FlowerExchange, *, decision_points: int, seconds: float) -> Summary:
@@ -78,9 +106,7 @@ def summarise(order: Order, report: Report, post: FlowerExchange, *, decision_po
         dropouts=tuple(name for name in order.members if name not in report.roster),
         confirmed=report.confirmed,
         leader=report.round.leader,
-        attempts=tuple(
-            TriedRound(round=tried.round, leader=tried.leader, failure=tried.failure) for tried in report.attempts
-        ),
+        attempts=msgspec.convert(report.attempts, tuple[TriedRound, ...], from_attributes=True),
         exchanges=post.exchanges,
         seconds={"total": seconds, **post.seconds},
         bytes={"sent": post.sent, "received": post.received},

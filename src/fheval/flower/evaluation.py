@@ -18,15 +18,7 @@ from fheval.errors import (
     TransportError,
 )
 from fheval.flower.control import Control
-from fheval.flower.orders import (
-    Failure,
-    Order,
-    OrderEnd,
-    Summary,
-    clear_order,
-    place_order,
-    read_end,
-)
+from fheval.flower.orders import Failure, Order, OrderEnd, Summary, clear_order, place_order, read_end
 from fheval.flower.processes import interrupted_by_sigterm
 from fheval.flower.state import State
 from fheval.secrets import SystemRandomness
@@ -58,20 +50,16 @@ def evaluate(state: State, order: Order) -> Summary:
     with interrupted_by_sigterm():
         place_order(state, name, order)
         try:
-            end = _run(state, name, control, running.pid, order)
+            run = control.start(APP, {"order": name})
+            try:
+                end = _wait(state, name, control, run, running.pid, order)
+            except BaseException:
+                with suppress(TransportError):
+                    control.stop(run)
+                raise
         finally:
             clear_order(state, name)
     return _summary(end)
-
-
-def _run(state: State, name: str, control: Control, aggregator: int, order: Order) -> OrderEnd:
-    run = control.start(APP, {"order": name})
-    try:
-        return _wait(state, name, control, run, aggregator, order)
-    except BaseException:
-        with suppress(TransportError):
-            control.stop(run)
-        raise
 
 
 def _wait(state: State, name: str, control: Control, run: int, aggregator: int, order: Order) -> OrderEnd:
@@ -90,7 +78,7 @@ def _wait(state: State, name: str, control: Control, run: int, aggregator: int, 
     while not (status := control.status(run)).ended:
         if time.monotonic() > deadline:
             raise TransportError(f"Run {run} did not end after its round and was stopped.")
-    if end.summary is not None and not status.well:
+    if end.summary is not None and not status.completed:
         raise TransportError(f"Run {run} ended as {status.text!r} after its round. The aggregator's output says why.")
     return end
 
@@ -101,7 +89,7 @@ def _runs(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass
     return True
 
 

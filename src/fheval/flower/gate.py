@@ -11,8 +11,8 @@ import asyncio
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import h11
@@ -157,22 +157,20 @@ async def _answer(member: _Line, status: int, text: bytes) -> None:
     await member.send(h11.EndOfMessage())
 
 
-@contextmanager
-def reserved(host: str, port: int) -> Iterator[socket.socket]:
+def reserved(host: str, port: int) -> socket.socket:
     """Take an address that the gate will listen on, before anything is started that takes long."""
-    complaint = f"{host}:{port} cannot be listened on ({{}}). Choose another --host or --port."
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except OSError as error:
-        raise ConfigError(complaint.format(error.strerror)) from error
-    with socket.socket(family, kind, protocol) as taken:
-        # A port that the last aggregator has just left is not in use.
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
+        with ExitStack() as on_failure:
+            taken = on_failure.enter_context(socket.socket(family, kind, protocol))
+            # A port that the last aggregator has just left is not in use.
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             taken.bind(address)
-        except OSError as error:
-            raise ConfigError(complaint.format(error.strerror)) from error
-        yield taken
+            on_failure.pop_all()
+            return taken
+    except OSError as error:
+        complaint = f"{host}:{port} cannot be listened on ({error.strerror}). Choose another --host or --port."
+        raise ConfigError(complaint) from error
 
 
 @asynccontextmanager

@@ -67,10 +67,13 @@ class Child:
             command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=_STANDARD_ERROR, start_new_session=True
         )
         self._family: list[Process] = []
+        self.pid = self._process.pid
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def status(self) -> int | None:
         """Its exit status; None while it runs. Ask now and then, so that its children are known when it ends."""
