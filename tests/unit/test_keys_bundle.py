@@ -102,9 +102,9 @@ def test_an_older_certificate_of_the_recipient_is_refused(
 ) -> None:
     older = msgspec.structs.replace(
         birch.record,
-        certificate=made.authority.issue_member(
-            "birch", birch.signing_key.reveal().public_key(), now=NOW, days=9
-        ).public_bytes(Encoding.DER),
+        certificate=made.authority.issuer(now=NOW)
+        .member("birch", birch.signing_key.reveal().public_key(), now=NOW, days=9)
+        .public_bytes(Encoding.DER),
     )
     data = seal_bundle(alder, older, Secret(PAYLOAD), context, now=NOW)
     refused("another certificate of this member", birch, data, context, alder.record)

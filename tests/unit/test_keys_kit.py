@@ -137,7 +137,7 @@ def test_keys_of_another_member_are_refused(made: Consortium, names: tuple[str, 
 
 def test_a_kit_older_than_the_policy_is_refused(made: Consortium) -> None:
     keys = MemberKeys.generate()
-    certificate = made.authority.issue_member("alder", keys.signing.reveal().public_key(), now=NOW, days=9)
+    certificate = made.authority.issuer(now=NOW).member("alder", keys.signing.reveal().public_key(), now=NOW, days=9)
     made.authority.register(keys.record("alder", certificate), renew=True)
     made.sign()
     with pytest.raises(ConfigError, match="Policy version 2 lists another certificate of alder"):

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.x509 import Certificate
 from rich.console import Console
 from rich.table import Table
 
 from fheval.cli import check_target, write_json
-from fheval.consortium import enrolment, install_policy
+from fheval.consortium import certificates, enrolment, install_policy
 from fheval.consortium.authority import Authority, create_authority, import_authority, load_authority
 from fheval.consortium.files import read_public, replace_public
 from fheval.consortium.kit import SERVER_KEY
-from fheval.consortium.overview import Overview, overview
-from fheval.consortium.policy import Rules
+from fheval.consortium.policy import Policy, Rules
 from fheval.errors import ConfigError
 from fheval.protocols import PROTOCOLS
 
@@ -198,6 +199,29 @@ def _finest(text: str) -> float | None:
         raise ConfigError(f"--finest-precision {text} is neither a number nor 'exact'. Write 1e-4, or exact.") from None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One member or aggregator; `state` is valid, expired, not yet valid or foreign."""
+
+    name: str
+    role: str
+    state: str
+    not_after: str
+    fingerprint: str
+    in_policy: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """An authority, its policy and everybody that it enrolled; `issues` tells whether its key is here."""
+
+    consortium: str
+    authority: str
+    issues: bool
+    policy: dict[str, object] | None
+    entries: list[Entry]
+
+
 @app.command("list", epilog="Example: fheval consortium list ./authority --json -")
 def list_(
     directory: Directory,
@@ -205,11 +229,60 @@ def list_(
 ) -> None:
     """Show the members, the aggregators and the current policy."""
     check_target(json)
-    found = overview(load_authority(directory), now=_now())
+    found = _overview(load_authority(directory), now=_now())
     if json is None:
         _show(found)
     else:
         write_json(json, asdict(found))
+
+
+def _overview(authority: Authority, *, now: datetime) -> Overview:
+    policy = authority.policy()
+    listed = () if policy is None else [record.x509() for record in policy.members]
+    enrolled = [(record.name, "member", record.x509()) for record in authority.members()]
+    enrolled += [(name, "aggregator", certificate) for name, certificate in authority.aggregators().items()]
+    return Overview(
+        consortium=authority.consortium,
+        authority=authority.anchor.fingerprint(),
+        issues=authority.key is not None,
+        policy=None if policy is None else _facts(policy),
+        entries=[
+            Entry(
+                name=name,
+                role=role,
+                state=_state(certificate, authority.anchor.authority(), now),
+                not_after=_text(certificate.not_valid_after_utc),
+                fingerprint=certificate.fingerprint(SHA256()).hex(),
+                in_policy=certificate in listed,
+            )
+            for name, role, certificate in enrolled
+        ],
+    )
+
+
+def _state(certificate: Certificate, authority: Certificate, now: datetime) -> str:
+    try:
+        certificates.check_issuer(certificate, authority)
+    except ConfigError:
+        return "foreign"
+    if now > certificate.not_valid_after_utc:
+        return "expired"
+    return "valid" if now >= certificate.not_valid_before_utc else "not yet valid"
+
+
+def _facts(policy: Policy) -> dict[str, object]:
+    return {
+        "version": policy.version,
+        "not_before": _text(datetime.fromtimestamp(policy.not_before, timezone.utc)),
+        "not_after": _text(datetime.fromtimestamp(policy.not_after, timezone.utc)),
+        "members": [record.name for record in policy.members],
+        "hash": policy.hash().hex(),
+        **msgspec.structs.asdict(policy.rules),
+    }
+
+
+def _text(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds")
 
 
 def _show(found: Overview) -> None:

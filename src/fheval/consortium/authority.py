@@ -16,11 +16,10 @@ from typing import Literal
 import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fheval.consortium import certificates, files, kit
-from fheval.consortium.issuing import CLOCK_SKEW, Issuer, authority_certificate
+from fheval.consortium.certificates import CLOCK_SKEW, AuthorityKey, Issuer
 from fheval.consortium.member_keys import private_pem, read_private_key, read_signing_key
 from fheval.consortium.policy import Policy, Rules, open_policy, sign_policy
 from fheval.consortium.records import MemberRecord, TrustAnchor, check_member_name, check_name
@@ -61,16 +60,8 @@ class Authority:
     directory: Path
     consortium: str
     anchor: TrustAnchor
-    key: Secret[certificates.AuthorityKey] | None
+    key: Secret[AuthorityKey] | None
     policy_key: Secret[Ed25519PrivateKey]
-
-    def issue_member(self, name: str, key: Ed25519PublicKey, *, now: datetime, days: int) -> x509.Certificate:
-        return self._issuer(now).member(name, key, now=now, days=days)
-
-    def issue_server(
-        self, name: str, key: ec.EllipticCurvePublicKey, hosts: list[str], *, now: datetime, days: int
-    ) -> x509.Certificate:
-        return self._issuer(now).server(name, key, hosts, now=now, days=days)
 
     def members(self) -> list[MemberRecord]:
         paths = sorted((self.directory / "members").glob("*.member"))
@@ -158,7 +149,8 @@ class Authority:
         if not self.is_enrolled(name):
             raise ConfigError(f"{name!r} is not enrolled. See fheval consortium list {self.directory}")
 
-    def _issuer(self, now: datetime) -> Issuer:
+    def issuer(self, *, now: datetime) -> Issuer:
+        """What issues certificates, if the key is here and the authority is valid now."""
         if self.key is None:
             raise ConfigError(
                 "This authority has no private key here: certificates are issued elsewhere. "
@@ -178,7 +170,7 @@ def create_authority(directory: Path, consortium: str, *, now: datetime) -> Auth
     """Make a new Ed25519 authority in a new directory."""
     _check_consortium_name(consortium)
     key = Ed25519PrivateKey.generate()
-    certificate = authority_certificate(consortium, key, now=now, days=365 * AUTHORITY_YEARS)
+    certificate = certificates.authority_certificate(consortium, key, now=now, days=365 * AUTHORITY_YEARS)
     return _write(directory, consortium, certificate.public_bytes(serialization.Encoding.PEM), Secret(key))
 
 
@@ -211,7 +203,7 @@ def load_authority(directory: Path) -> Authority:
     )
 
 
-def _write(directory: Path, consortium: str, pem: bytes, key: Secret[certificates.AuthorityKey] | None) -> Authority:
+def _write(directory: Path, consortium: str, pem: bytes, key: Secret[AuthorityKey] | None) -> Authority:
     with files.new_directory(directory) as building:
         for name in ("members", "removed", "aggregators", "policies", "kits"):
             files.private_subdirectory(building / name)
@@ -224,9 +216,9 @@ def _write(directory: Path, consortium: str, pem: bytes, key: Secret[certificate
     return load_authority(directory)
 
 
-def _read_authority_key(path: Path) -> Secret[certificates.AuthorityKey]:
+def _read_authority_key(path: Path) -> Secret[AuthorityKey]:
     key = read_private_key(path).reveal()
-    if not isinstance(key, certificates.AuthorityKey):
+    if not isinstance(key, AuthorityKey):
         raise ConfigError(f"The key in {path} cannot sign certificates. Use an Ed25519, ECDSA or RSA key.")
     return Secret(key)
 

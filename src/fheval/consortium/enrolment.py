@@ -15,7 +15,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from fheval.consortium import certificates, issuing, kit
+from fheval.consortium import certificates, kit
 from fheval.consortium.authority import Authority
 from fheval.consortium.files import check_private_directory, new_directory, read_public, write_public
 from fheval.consortium.member_keys import SIGNING_KEY, MemberKeys, new_server_key, read_signing_key
@@ -54,19 +54,15 @@ class EnrolmentReply(Message, frozen=True, kw_only=True):
     policy: bytes
 
 
-def enrol_with_new_keys(
-    authority: Authority, name: str, out: Path, *, renew: bool, now: datetime, days: int
-) -> MemberRecord:
+def enrol_with_new_keys(authority: Authority, name: str, out: Path, *, renew: bool, now: datetime, days: int) -> None:
     """Authority: make a member's keys, certificate and kit."""
     _check_free(authority, name, renew=renew)
     keys = MemberKeys.generate()
-    certificate = authority.issue_member(name, keys.signing.reveal().public_key(), now=now, days=days)
-    record = keys.record(name, certificate)
+    certificate = authority.issuer(now=now).member(name, keys.signing.reveal().public_key(), now=now, days=days)
     with new_directory(out) as building:
         keys.write(building)
         kit.place_public_files(building, certificate, authority.anchor, authority.policy_bytes())
-        authority.register(record, renew=renew)
-    return record
+        authority.register(keys.record(name, certificate), renew=renew)
 
 
 def enrol_aggregator(
@@ -78,7 +74,7 @@ def enrol_aggregator(
     certificate_pem: bytes | None,
     now: datetime,
     days: int,
-) -> x509.Certificate:
+) -> None:
     """Authority: make the aggregator's kit, or build it around a certificate that was issued elsewhere."""
     check_name(name)
     if authority.is_enrolled(name):
@@ -86,21 +82,20 @@ def enrol_aggregator(
     key = None
     if certificate_pem is None:
         key = new_server_key()
-        certificate = authority.issue_server(name, key.reveal().public_key(), hosts, now=now, days=days)
+        certificate = authority.issuer(now=now).server(name, key.reveal().public_key(), hosts, now=now, days=days)
     else:
         certificate = _issued_elsewhere(authority, certificate_pem, now)
         certificates.check_server_use(certificate, hosts)
     with new_directory(out) as building:
         kit.fill_aggregator_kit(building, certificate, key, authority.anchor, authority.policy_bytes())
         authority.register_aggregator(name, certificate)
-    return certificate
 
 
 def make_request(directory: Path, name: str) -> str:
     """Member: make keys and a request in a new kit; return the request's fingerprint."""
     check_member_name(name)
     keys = MemberKeys.generate()
-    csr = issuing.signing_request(name, keys.signing)
+    csr = certificates.signing_request(name, keys.signing)
     content = RequestContent(
         name=name,
         csr=csr.public_bytes(serialization.Encoding.DER),
@@ -135,7 +130,7 @@ def answer_request(
     _check_free(authority, name, renew=renew)
     content, key = _opened_request(data, name)
     if certificate_pem is None:
-        certificate = authority.issue_member(name, key, now=now, days=days)
+        certificate = authority.issuer(now=now).member(name, key, now=now, days=days)
     else:
         certificate = _issued_elsewhere(authority, certificate_pem, now)
         _check_certifies(certificate, key)

@@ -15,7 +15,7 @@ import msgspec
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fheval.aggregator.conductor import Report, conduct, drive
+from fheval.aggregator.conductor import conduct, drive
 from fheval.aggregator.round_in_play import Exchange
 from fheval.consortium import load_aggregator_kit
 from fheval.engines import load_engine
@@ -53,7 +53,7 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def carry_out(grid: Grid, state: State, order: Order) -> Summary:
-    """One evaluation among the members that are connected."""
+    """One evaluation among the members that are connected, and what the operator is told of it."""
     start = time.monotonic()
     policy = load_aggregator_kit(Path(order.kit), now=datetime.now(timezone.utc)).policy
     nodes = addresses(grid, state.read_registry(), order.members, patience=order.patience, timeout=order.timeout)
@@ -63,7 +63,23 @@ def carry_out(grid: Grid, state: State, order: Order) -> Summary:
     keys = orders.kept_keys(state, policy=policy.hash())
     report = drive(conduct(study, sorted(nodes), policy, engine, SystemRandomness(), keys=keys), post)
     orders.keep_keys(state, report.keys, policy=policy.hash())
-    return summarise(order, report, post, decision_points=len(study.grid), seconds=time.monotonic() - start)
+    return Summary(
+        round=report.round.id,
+        protocol=report.round.protocol,
+        engine=report.round.engine,
+        decision_points=len(study.grid),
+        precision="exact" if report.round.precision is None else report.round.precision,
+        roster=report.roster,
+        # Those who were not even connected count as well.
+        dropouts=tuple(name for name in order.members if name not in report.roster),
+        confirmed=report.confirmed,
+        leader=report.round.leader,
+        attempts=msgspec.convert(report.attempts, tuple[TriedRound, ...], from_attributes=True),
+        exchanges=post.exchanges,
+        seconds={"total": time.monotonic() - start, **post.seconds},
+        bytes={"sent": post.sent, "received": post.received},
+        fheval=__version__,
+    )
 
 
 def addresses(
@@ -79,7 +95,7 @@ def addresses(
 
 def _ask_names(grid: Grid, members: Sequence[str], *, patience: float, timeout: float) -> dict[str, int]:
     """Ask each vault for its name: nobody has registered the SuperNodes of a simulation."""
-    nodes = {str(node): node for node in connected(grid, len(members), patience)}
+    nodes = {str(node): node for node in connected(grid, lambda found: len(found) >= len(members), patience)}
     hello = request(Stage.HELLO, Hello(challenge=SystemRandomness().draw(_CHALLENGE_BYTES)))
     asked = Exchange(stage=Stage.HELLO, round="names", requests=dict.fromkeys(nodes, hello))
     found: dict[str, int] = {}
@@ -91,24 +107,3 @@ def _ask_names(grid: Grid, members: Sequence[str], *, patience: float, timeout: 
         if name in members:
             found[name] = nodes[node]
     return found
-
-
-def summarise(order: Order, report: Report, post: FlowerExchange, *, decision_points: int, seconds: float) -> Summary:
-    """What the operator is told: who took part, how long it took, how much was sent."""
-    return Summary(
-        round=report.round.id,
-        protocol=report.round.protocol,
-        engine=report.round.engine,
-        decision_points=decision_points,
-        precision="exact" if report.round.precision is None else report.round.precision,
-        roster=report.roster,
-        # Those who were not even connected count as well.
-        dropouts=tuple(name for name in order.members if name not in report.roster),
-        confirmed=report.confirmed,
-        leader=report.round.leader,
-        attempts=msgspec.convert(report.attempts, tuple[TriedRound, ...], from_attributes=True),
-        exchanges=post.exchanges,
-        seconds={"total": seconds, **post.seconds},
-        bytes={"sent": post.sent, "received": post.received},
-        fheval=__version__,
-    )

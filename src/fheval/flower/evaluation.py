@@ -7,16 +7,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from fheval import errors
 from fheval.aggregator.conductor import DEFAULT_ATTEMPTS
-from fheval.errors import (
-    CohortTooSmall,
-    ConfigError,
-    EngineError,
-    FhevalError,
-    InputError,
-    LocalProtocolError,
-    TransportError,
-)
+from fheval.errors import ConfigError, FhevalError, TransportError
 from fheval.flower.control import Control
 from fheval.flower.orders import Failure, Order, OrderEnd, Summary, clear_order, place_order, read_end
 from fheval.flower.processes import interrupted_by_sigterm
@@ -36,7 +29,7 @@ _EXCHANGES = 6
 
 _KINDS: dict[str, type[FhevalError]] = {
     kind.__name__: kind
-    for kind in (CohortTooSmall, ConfigError, EngineError, InputError, LocalProtocolError, TransportError)
+    for kind in (errors.CohortTooSmall, ConfigError, errors.EngineError, errors.InputError, errors.LocalProtocolError)
 }
 
 

@@ -62,7 +62,6 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, error: FhevalError) -> Failure:
-        """Note an error for the process that waits for the round."""
         return cls(kind=type(error).__name__, message=str(error))
 
 

@@ -18,8 +18,8 @@ import msgspec
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fheval.consortium.certificates import Issuer, authority_certificate
 from fheval.consortium.files import check_private_directory, private_subdirectory, replace_public, write_secret
-from fheval.consortium.issuing import Issuer, authority_certificate
 from fheval.consortium.member_keys import new_server_key, private_pem
 from fheval.errors import ConfigError
 from fheval.secrets import Secret
