@@ -10,6 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
@@ -97,10 +98,8 @@ def signing_request(name: str, key: Secret[ed25519.Ed25519PrivateKey]) -> x509.C
 
 def host_name(host: str) -> x509.DNSName | x509.IPAddress:
     """Read an IP address or a DNS name as it stands in a certificate."""
-    try:
+    with suppress(ValueError):
         return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        pass
     if len(host) > 253 or not _DNS_NAME.fullmatch(host):
         raise ConfigError(f"{host!r} is neither an IP address nor a host name. Write 127.0.0.1 or hub.example.org.")
     return x509.DNSName(host.lower())

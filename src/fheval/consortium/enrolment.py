@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from fheval.consortium import certificates, kit
 from fheval.consortium.authority import Authority
-from fheval.consortium.files import check_private_directory, new_directory, read_public, write_public
-from fheval.consortium.member_keys import SIGNING_KEY, MemberKeys, new_server_key, read_signing_key
+from fheval.consortium.files import check_private_directory, new_directory, read_public, write_public, write_secret
+from fheval.consortium.member_keys import SIGNING_KEY, MemberKeys, new_server_key, private_pem, read_signing_key
 from fheval.consortium.records import MemberRecord, TrustAnchor, check_member_name, check_name, digest, domain, spoken
 from fheval.errors import ConfigError, RemoteProtocolError
 from fheval.wire import Message, decode, encode
@@ -61,7 +61,7 @@ def enrol_with_new_keys(authority: Authority, name: str, out: Path, *, renew: bo
     certificate = authority.issuer(now=now).member(name, keys.signing.reveal().public_key(), now=now, days=days)
     with new_directory(out) as building:
         keys.write(building)
-        kit.place_public_files(building, certificate, authority.anchor, authority.policy_bytes())
+        kit.place_members_files(building, certificate, authority.anchor, authority.policy_bytes())
         authority.register(keys.record(name, certificate), renew=renew)
 
 
@@ -87,7 +87,9 @@ def enrol_aggregator(
         certificate = _issued_elsewhere(authority, certificate_pem, now)
         certificates.check_server_use(certificate, hosts)
     with new_directory(out) as building:
-        kit.fill_aggregator_kit(building, certificate, key, authority.anchor, authority.policy_bytes())
+        if key is not None:
+            write_secret(building / kit.SERVER_KEY, private_pem(key))
+        kit.place_aggregators_files(building, certificate, authority.anchor, authority.policy_bytes())
         authority.register_aggregator(name, certificate)
 
 
@@ -167,7 +169,7 @@ def accept_reply(directory: Path, data: bytes, *, expected_anchor: str | None, n
     _check_certifies(certificate, read_signing_key(directory / SIGNING_KEY).reveal().public_key())
     if reply.policy:
         kit.check_new_policy(directory, reply.policy, anchor, now=now)
-    kit.place_public_files(directory, certificate, anchor, reply.policy or None)
+    kit.place_members_files(directory, certificate, anchor, reply.policy or None)
     return anchor
 
 

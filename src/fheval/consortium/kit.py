@@ -14,7 +14,6 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from fheval.consortium import certificates, files, member_keys
@@ -23,7 +22,6 @@ from fheval.consortium.member_keys import OPENING_KEY, SIGNING_KEY
 from fheval.consortium.policy import Policy, Roster, open_policy
 from fheval.consortium.records import MemberRecord, TrustAnchor
 from fheval.errors import ConfigError, RemoteProtocolError
-from fheval.secrets import Secret
 from fheval.study import Study
 
 CERTIFICATE = "certificate.pem"
@@ -102,7 +100,7 @@ class AggregatorKit:
         return {record.name: self.directory / _SUPERNODES / f"{record.name}.pub" for record in self.policy.members}
 
 
-def place_public_files(
+def place_members_files(
     directory: Path, certificate: x509.Certificate, anchor: TrustAnchor, policy: bytes | None
 ) -> None:
     """Write what the authority gives, beside the member's keys; the certificate completes the kit.
@@ -116,18 +114,12 @@ def place_public_files(
     files.replace_public(directory / CERTIFICATE, certificate.public_bytes(serialization.Encoding.PEM))
 
 
-def fill_aggregator_kit(
-    directory: Path,
-    certificate: x509.Certificate,
-    key: Secret[ec.EllipticCurvePrivateKey] | None,
-    anchor: TrustAnchor,
-    policy: bytes | None,
+def place_aggregators_files(
+    directory: Path, certificate: x509.Certificate, anchor: TrustAnchor, policy: bytes | None
 ) -> None:
-    """Write all files into a new directory; a key that was made elsewhere is put there by its owner."""
+    """Write what the authority gives to the aggregator, in a new directory; its key is put there by whoever made it."""
     _place(directory, anchor, policy, _AGGREGATORS_README.format(name=certificates.common_name(certificate)))
     files.write_public(directory / _SERVER_CERTIFICATE, certificate.public_bytes(serialization.Encoding.PEM))
-    if key is not None:
-        files.write_secret(directory / SERVER_KEY, member_keys.private_pem(key))
     _write_supernode_keys(directory, () if policy is None else open_policy(policy, anchor).members)
 
 

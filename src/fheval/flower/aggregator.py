@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -56,7 +55,7 @@ def carry_out(grid: Grid, state: State, order: Order) -> Summary:
     """One evaluation among the members that are connected, and what the operator is told of it."""
     start = time.monotonic()
     policy = load_aggregator_kit(Path(order.kit), now=datetime.now(timezone.utc)).policy
-    nodes = addresses(grid, state.read_registry(), order.members, patience=order.patience, timeout=order.timeout)
+    nodes = _addresses(grid, state.read_registry(), order)
     engine = load_engine(order.engine)
     study = Study.from_bytes(order.study)
     post = FlowerExchange(grid, nodes, order.timeout)
@@ -82,28 +81,27 @@ def carry_out(grid: Grid, state: State, order: Order) -> Summary:
     )
 
 
-def addresses(
-    grid: Grid, registry: Registry, members: Sequence[str], *, patience: float, timeout: float
-) -> dict[str, int]:
+def _addresses(grid: Grid, registry: Registry, order: Order) -> dict[str, int]:
     """The SuperNodes of the members that are connected."""
     if not registry.members:
-        return _ask_names(grid, members, patience=patience, timeout=timeout)
-    known = {name: entry.node for name, entry in registry.members.items() if name in members}
-    there = online(grid, known.values(), patience)
+        return _ask_names(grid, order)
+    known = {name: entry.node for name, entry in registry.members.items() if name in order.members}
+    there = online(grid, known.values(), order.patience)
     return {name: node for name, node in known.items() if node in there}
 
 
-def _ask_names(grid: Grid, members: Sequence[str], *, patience: float, timeout: float) -> dict[str, int]:
+def _ask_names(grid: Grid, order: Order) -> dict[str, int]:
     """Ask each vault for its name: nobody has registered the SuperNodes of a simulation."""
-    nodes = {str(node): node for node in connected(grid, lambda found: len(found) >= len(members), patience)}
+    there = connected(grid, lambda found: len(found) >= len(order.members), order.patience)
+    nodes = {str(node): node for node in there}
     hello = request(Stage.HELLO, Hello(challenge=SystemRandomness().draw(_CHALLENGE_BYTES)))
     asked = Exchange(stage=Stage.HELLO, round="names", requests=dict.fromkeys(nodes, hello))
     found: dict[str, int] = {}
-    for node, reply in FlowerExchange(grid, nodes, timeout)(asked).items():
+    for node, reply in FlowerExchange(grid, nodes, order.timeout)(asked).items():
         try:
             name = read_reply(reply, node).sender
         except RemoteProtocolError:
             continue
-        if name in members:
+        if name in order.members:
             found[name] = nodes[node]
     return found

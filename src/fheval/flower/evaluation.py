@@ -79,10 +79,9 @@ def _wait(state: State, name: str, control: Control, run: int, aggregator: int, 
 def _runs(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
+    except OSError as error:
+        # One that we may not send signals to is there all the same.
+        return isinstance(error, PermissionError)
     return True
 
 

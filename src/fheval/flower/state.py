@@ -70,6 +70,7 @@ class State:
         self.inside_authority = directory / "inside" / "authority.pem"
         # What later rounds may use again of an earlier one's set-up.
         self.keys = directory / "keys"
+        # What `evaluate` asks of the ServerApp, and how that went.
         self._rounds = directory / "rounds"
         self._running = directory / "running.json"
         self._registry = directory / "registry.json"
@@ -86,11 +87,9 @@ class State:
         return state
 
     def request(self, name: str) -> Path:
-        """The file in which `evaluate` tells the ServerApp what to do."""
         return self._rounds / f"{name}.request"
 
     def outcome(self, name: str) -> Path:
-        """The file in which the ServerApp tells `evaluate` how it went."""
         return self._rounds / f"{name}.outcome"
 
     @contextmanager
