@@ -9,7 +9,6 @@ from pathlib import Path
 from fheval.consortium import BundleContext, Kit, Rules, load_kit
 from fheval.consortium.authority import Authority, create_authority
 from fheval.consortium.enrolment import enrol_aggregator, enrol_with_new_keys
-from fheval.consortium.updating import update_local_kits
 
 NOW = datetime(2031, 5, 17, 12, 0, tzinfo=timezone.utc)
 DAY = timedelta(days=1)
@@ -31,7 +30,7 @@ class Consortium:
 
     def sign(self, rules: Rules | None = None, *, now: datetime = NOW, days: int = 365) -> bytes:
         self.authority.sign_next_policy(rules or Rules(), now=now, days=days)
-        update_local_kits(self.authority, now=now)
+        self.authority.update_local_kits(now=now)
         signed = self.authority.policy_bytes()
         assert signed is not None
         return signed

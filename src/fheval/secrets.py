@@ -71,9 +71,7 @@ class Secret(Generic[T]):
 class Randomness(Protocol):
     """A source of uniform random bytes."""
 
-    def draw(self, count: int) -> bytes:
-        """The next `count` bytes."""
-        ...
+    def draw(self, count: int) -> bytes: ...
 
 
 class SystemRandomness:

@@ -200,7 +200,8 @@ def test_policy_removes_a_member(ready: Path) -> None:
 def test_policy_refuses_bad_usage(ready: Path, tmp_path: Path) -> None:
     refused(2, "'plain' is not one of the protocols", "policy", ready, "--protocol", "plain")
     refused(2, "neither a number nor 'exact'", "policy", ready, "--finest-precision", "fine")
-    refused(2, "between 0 and 1", "policy", ready, "--finest-precision", "nan")
+    for text in ("nan", "0", "0.0", "1"):
+        refused(2, "between 0 and 1, or be exact", "policy", ready, "--finest-precision", text)
     refused(2, "at least 2 parties", "policy", ready, "--minimum-cohort", "1")
     refused(2, "no round could run", "policy", ready, "--minimum-cohort", "4")
     refused(2, "'dogwood' is not enrolled", "policy", ready, "--remove", "dogwood")

@@ -77,7 +77,7 @@ def test_a_run_is_started_with_its_settings(flwr: Flwr, control: Control) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "ended", "well"),
+    ("text", "ended", "completed"),
     [
         ("pending", False, False),
         ("running", False, False),
@@ -86,13 +86,13 @@ def test_a_run_is_started_with_its_settings(flwr: Flwr, control: Control) -> Non
         ("finished:stopped", True, False),
     ],
 )
-def test_a_run_is_well_only_when_it_has_completed(
-    flwr: Flwr, control: Control, text: str, ended: bool, well: bool
+def test_a_run_has_ended_and_completed_only_when_flower_says_so(
+    flwr: Flwr, control: Control, text: str, ended: bool, completed: bool
 ) -> None:
     flwr.answers(json.dumps({"success": True, "runs": [{"run-id": "5", "status": text}]}))
     found = control.status(5)
     assert found == RunStatus(text)
-    assert (found.ended, found.well) == (ended, well)
+    assert (found.ended, found.completed) == (ended, completed)
 
 
 def test_a_failure_with_exit_status_0_is_a_failure(flwr: Flwr, control: Control) -> None:

@@ -102,9 +102,9 @@ def test_an_older_certificate_of_the_recipient_is_refused(
 ) -> None:
     older = msgspec.structs.replace(
         birch.record,
-        certificate=made.authority.issue_member(
-            "birch", birch.signing_key.reveal().public_key(), now=NOW, days=9
-        ).public_bytes(Encoding.DER),
+        certificate=made.authority.issuer(now=NOW)
+        .member("birch", birch.signing_key.reveal().public_key(), now=NOW, days=9)
+        .public_bytes(Encoding.DER),
     )
     data = seal_bundle(alder, older, Secret(PAYLOAD), context, now=NOW)
     refused("another certificate of this member", birch, data, context, alder.record)
@@ -225,7 +225,7 @@ def test_a_leader_whose_certificate_is_not_valid_is_refused(
     alder: Identity, birch: Identity, context: BundleContext
 ) -> None:
     then = NOW + 365 * DAY
-    data = seal_bundle(alder, birch.record, Secret(PAYLOAD), context, now=then, lifetime=9 * DAY)
+    data = seal_bundle(alder, birch.record, Secret(PAYLOAD), context, now=then)
     error = refused("certificate of alder expired", birch, data, context, alder.record, now=then + DAY)
     assert error.culprit == "alder"
 

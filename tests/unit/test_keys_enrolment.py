@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from fheval.consortium import Rules, install_policy, issuing, load_aggregator_kit, load_kit
+from fheval.consortium import Rules, certificates, install_policy, load_aggregator_kit, load_kit
 from fheval.consortium.authority import Authority, import_authority
 from fheval.consortium.enrolment import (
     EnrolmentReply,
@@ -232,7 +232,7 @@ def test_an_open_kit_is_not_completed(made: Consortium, tmp_path: Path) -> None:
 def elsewhere(tmp_path: Path) -> tuple[Authority, Ed25519PrivateKey]:
     """An authority whose X.509 key is not here."""
     key = Ed25519PrivateKey.generate()
-    certificate = issuing.authority_certificate("House PKI", key, now=NOW, days=900)
+    certificate = certificates.authority_certificate("House PKI", key, now=NOW, days=900)
     (tmp_path / "house.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
     authority = import_authority(tmp_path / "external", "Trial", certificate=tmp_path / "house.pem", key=None, now=NOW)
     return authority, key
@@ -245,7 +245,7 @@ def issued_from_csr(authority: Authority, key: Ed25519PrivateKey, csr: bytes, *,
     name = request.subject.rfc4514_string().removeprefix("CN=")
     assert isinstance(public, Ed25519PublicKey)
     house = authority.anchor.authority()
-    return issuing.issue_member(house, Secret(key), name, public, now=NOW, days=days).public_bytes(Encoding.PEM)
+    return certificates.Issuer(house, Secret(key)).member(name, public, now=NOW, days=days).public_bytes(Encoding.PEM)
 
 
 def test_certificates_issued_elsewhere_make_a_consortium(
@@ -274,17 +274,10 @@ def test_a_certificate_from_elsewhere_is_checked(
     make_request(tmp_path / "other", "alder")
     other_key = issued_from_csr(authority, key, (tmp_path / "other" / "request.csr").read_bytes())
     make_request(tmp_path / "birch", "birch")
-    expired = issuing.issue_member(
-        authority.anchor.authority(),
-        Secret(key),
-        "alder",
-        _signing_key(tmp_path / "kit").public_key(),
-        now=NOW - 9 * DAY,
-        days=8,
-    ).public_bytes(Encoding.PEM)
-    foreign = made.authority.issue_member(
-        "alder", _signing_key(tmp_path / "kit").public_key(), now=NOW, days=9
-    ).public_bytes(Encoding.PEM)
+    issuer = certificates.Issuer(authority.anchor.authority(), Secret(key))
+    own = _signing_key(tmp_path / "kit").public_key()
+    expired = issuer.member("alder", own, now=NOW - 9 * DAY, days=8).public_bytes(Encoding.PEM)
+    foreign = made.authority.issuer(now=NOW).member("alder", own, now=NOW, days=9).public_bytes(Encoding.PEM)
     for pem, reason in (
         (other_key, "is not for the key of the request"),
         (expired, "certificate of alder expired"),
@@ -303,10 +296,12 @@ def test_the_aggregators_certificate_may_come_from_elsewhere(
     authority, key = elsewhere
     tls = Secret(ec.generate_private_key(ec.SECP256R1()))
     house = authority.anchor.authority()
-    pem = issuing.issue_server(
-        house, Secret(key), "hub", tls.reveal().public_key(), ["localhost"], now=NOW, days=9
-    ).public_bytes(Encoding.PEM)
-    foreign = made.authority.issue_server("hub", tls.reveal().public_key(), ["localhost"], now=NOW, days=9)
+    pem = (
+        certificates.Issuer(house, Secret(key))
+        .server("hub", tls.reveal().public_key(), ["localhost"], now=NOW, days=9)
+        .public_bytes(Encoding.PEM)
+    )
+    foreign = made.authority.issuer(now=NOW).server("hub", tls.reveal().public_key(), ["localhost"], now=NOW, days=9)
 
     def enrol(certificate: bytes, hosts: list[str], days_later: int = 0) -> None:
         now = NOW + days_later * DAY

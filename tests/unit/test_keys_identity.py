@@ -66,7 +66,7 @@ def test_a_renewed_certificate_does_not_inherit_signatures(
     made: Consortium, alder: Identity, said: dict[str, Any]
 ) -> None:
     key = alder.signing_key.reveal().public_key()
-    renewed = made.authority.issue_member("alder", key, now=NOW, days=9)
+    renewed = made.authority.issuer(now=NOW).member("alder", key, now=NOW, days=9)
     record = made.kit("alder").policy.member("alder")
     with pytest.raises(RemoteProtocolError):
         verify(replace(record, certificate=renewed.public_bytes(Encoding.DER)), sign(alder, **said), **said)

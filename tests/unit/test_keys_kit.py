@@ -18,7 +18,6 @@ from fheval.consortium import Rules, install_policy, load_aggregator_kit, load_k
 from fheval.consortium.authority import load_authority
 from fheval.consortium.member_keys import MemberKeys
 from fheval.consortium.policy import sign_policy
-from fheval.consortium.updating import update_local_kits
 from fheval.counting import Grid
 from fheval.errors import ConfigError, RemoteProtocolError
 from fheval.study import Study
@@ -138,7 +137,7 @@ def test_keys_of_another_member_are_refused(made: Consortium, names: tuple[str, 
 
 def test_a_kit_older_than_the_policy_is_refused(made: Consortium) -> None:
     keys = MemberKeys.generate()
-    certificate = made.authority.issue_member("alder", keys.signing.reveal().public_key(), now=NOW, days=9)
+    certificate = made.authority.issuer(now=NOW).member("alder", keys.signing.reveal().public_key(), now=NOW, days=9)
     made.authority.register(keys.record("alder", certificate), renew=True)
     made.sign()
     with pytest.raises(ConfigError, match="Policy version 2 lists another certificate of alder"):
@@ -148,7 +147,7 @@ def test_a_kit_older_than_the_policy_is_refused(made: Consortium) -> None:
 def test_a_removed_member_is_told(made: Consortium) -> None:
     made.enrol("dogwood")
     made.authority.sign_next_policy(Rules(), now=NOW, days=9, remove=["alder"])
-    update_local_kits(made.authority, now=NOW)
+    made.authority.update_local_kits(now=NOW)
     with pytest.raises(ConfigError, match="does not list alder"):
         made.kit("alder")
     assert made.kit("dogwood").identity.name == "dogwood"
@@ -230,13 +229,13 @@ def test_the_aggregators_kit_loads_and_lists_supernodes(made: Consortium) -> Non
     assert sorted(kit.supernode_keys()) == list(NAMES)
     for name, path in kit.supernode_keys().items():
         assert path.read_text().strip() == kit.policy.member(name).supernode_key
-    assert all(path.is_file() for path in (kit.certificate, kit.key, kit.authority))
+    assert all(path.is_file() for path in (kit.certificate, kit.key))
 
 
 def test_the_aggregators_kit_follows_the_policy(made: Consortium) -> None:
     made.enrol("dogwood")
     made.authority.sign_next_policy(Rules(), now=NOW, days=9, remove=["birch"])
-    update_local_kits(made.authority, now=NOW)
+    made.authority.update_local_kits(now=NOW)
     folder = made.path("hub") / "supernodes"
     assert sorted(path.stem for path in folder.iterdir()) == ["alder", "cedar", "dogwood"]
 
@@ -269,7 +268,7 @@ def _no_certificate(hub: Path) -> None:
         (_open_key, "chmod 600"),
         (_open_directory, "chmod 700"),
         (_other_key, r"does not belong to server\.pem"),
-        (_broken_key, "unencrypted private key"),
+        (_broken_key, "no private key in PEM"),
         (_no_certificate, "no certificate in PEM"),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from fheval.consortium import Policy, Rules, TrustAnchor, issuing
+from fheval.consortium import Policy, Rules, TrustAnchor, certificates
 from fheval.consortium.member_keys import MemberKeys
 from fheval.consortium.policy import SignedPolicy, open_policy, sign_policy
 from fheval.consortium.records import domain
@@ -243,7 +243,7 @@ def spoilt(policy: Policy, field: str, value: object) -> tuple[object, ...]:
 
 def test_two_members_with_one_signing_key_are_refused(made: Consortium, policy: Policy) -> None:
     key = policy.member("alder").signing_key()
-    certificate = made.authority.issue_member("birch", key, now=NOW, days=9)
+    certificate = made.authority.issuer(now=NOW).member("birch", key, now=NOW, days=9)
     first, second, third = policy.members
     twin = msgspec.structs.replace(second, certificate=certificate.public_bytes(Encoding.DER))
     with pytest.raises(ConfigError, match="the same signing key"):
@@ -280,12 +280,12 @@ def test_a_member_is_checked_at_the_moment_of_use(made: Consortium, policy: Poli
 
 def test_an_expired_authority_vouches_for_nobody(made: Consortium, tmp_path: Path) -> None:
     key = Ed25519PrivateKey.generate()
-    short = issuing.authority_certificate("Brief", key, now=NOW, days=1)
+    short = certificates.authority_certificate("Brief", key, now=NOW, days=1)
     # An external authority may issue past its own end; ours would not.
-    long_lived = issuing.authority_certificate("Brief", key, now=NOW, days=100)
+    long_lived = certificates.authority_certificate("Brief", key, now=NOW, days=100)
     keys = MemberKeys.generate()
-    certificate = issuing.issue_member(
-        long_lived, Secret(key), "alder", keys.signing.reveal().public_key(), now=NOW, days=50
+    certificate = certificates.Issuer(long_lived, Secret(key)).member(
+        "alder", keys.signing.reveal().public_key(), now=NOW, days=50
     )
     record = keys.record("alder", certificate)
     anchor = TrustAnchor(

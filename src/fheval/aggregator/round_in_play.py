@@ -8,7 +8,7 @@ from typing import Any
 
 from fheval import wire
 from fheval.consortium import Policy
-from fheval.engines import Engine
+from fheval.engines import Engine, Parameters
 from fheval.errors import EngineError, RemoteProtocolError
 from fheval.party.context import RoundContext
 from fheval.party.messages import Epoch, KeySetUp, Opening, Proof, Relay, SetUp, Submission, Submit, request
@@ -39,7 +39,7 @@ class EpochKeys:
     epoch: Epoch
     parties: tuple[str, ...]
     engine: str
-    parameters: tuple[object, ...] = field(repr=False)
+    parameters: tuple[Parameters, ...] = field(repr=False)
     public: PublicSetup = field(repr=False)
     box: bytes = field(repr=False)
     bundles: Mapping[str, bytes] = field(repr=False)

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.x509 import Certificate
 from rich.console import Console
 from rich.table import Table
 
-from fheval.consortium import enrolment
-from fheval.consortium.aggregator_kit import SERVER_KEY
+from fheval.cli import check_target, write_json
+from fheval.consortium import certificates, enrolment, install_policy
 from fheval.consortium.authority import Authority, create_authority, import_authority, load_authority
 from fheval.consortium.files import read_public, replace_public
-from fheval.consortium.overview import Overview, overview
-from fheval.consortium.policy import Rules
-from fheval.consortium.updating import install_policy, update_local_kits
+from fheval.consortium.kit import SERVER_KEY
+from fheval.consortium.policy import Policy, Rules
 from fheval.errors import ConfigError
 from fheval.protocols import PROTOCOLS
-
-# What the command line reads as "exact"; None means there that the option was not given.
-_EXACT = 0.0
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -31,6 +30,7 @@ app = typer.Typer(
 )
 
 Directory = Annotated[Path, typer.Argument(help="The authority's directory.", show_default=False)]
+Member = Annotated[str, typer.Argument(help="The member's name, or the aggregator's.", show_default=False)]
 KitDirectory = Annotated[Path, typer.Argument(help="The kit's directory.", show_default=False)]
 Days = Annotated[int, typer.Option("--valid-days", min=1, max=3650, help="Days until it expires.")]
 
@@ -39,12 +39,8 @@ Days = Annotated[int, typer.Option("--valid-days", min=1, max=3650, help="Days u
 def init(
     directory: Directory,
     name: Annotated[str, typer.Option(help="The consortium's name.", show_default=False)],
-    ca_cert: Annotated[
-        Path | None, typer.Option(help="Bring an X.509 authority along: its certificate, then its parents, in PEM.")
-    ] = None,
-    ca_key: Annotated[
-        Path | None, typer.Option(help="Its private key; without it, certificates are issued elsewhere from CSRs.")
-    ] = None,
+    ca_cert: Annotated[Path | None, typer.Option(help="An X.509 authority's certificate, then its parents.")] = None,
+    ca_key: Annotated[Path | None, typer.Option(help="Its key; without it, certificates come from elsewhere.")] = None,
 ) -> None:
     """Make the consortium's authority in a new directory, or bring one along."""
     if ca_key is not None and ca_cert is None:
@@ -65,14 +61,12 @@ def init(
 )
 def enroll(
     directory: Directory,
-    member: Annotated[str, typer.Argument(help="Name of the member or aggregator.", show_default=False)],
+    member: Member,
     out: Annotated[
-        Path | None,
-        typer.Option(help="Where the kit (with --request: the reply) goes; otherwise DIRECTORY/kits/MEMBER."),
+        Path | None, typer.Option(help="Where the kit (or the reply) goes; otherwise DIRECTORY/kits/MEMBER.")
     ] = None,
     aggregator: Annotated[
-        list[str] | None,
-        typer.Option(help="Make the aggregator's kit, for this host name or IP address; repeat for more."),
+        list[str] | None, typer.Option(help="Make the aggregator's kit, for this host name or IP address; repeatable.")
     ] = None,
     request: Annotated[Path | None, typer.Option(help="The request of a member that keeps its private keys.")] = None,
     certificate: Annotated[Path | None, typer.Option(help="A certificate that was issued elsewhere, in PEM.")] = None,
@@ -82,30 +76,23 @@ def enroll(
     """Enrol a member, or make the aggregator's kit."""
     authority = load_authority(directory)
     pem = None if certificate is None else read_public(certificate)
+    kit = out or authority.kits_directory() / member
     if aggregator:
         if request is not None or renew:
             raise ConfigError("--aggregator goes with neither --request nor --renew. Leave them out.")
-        _enroll_aggregator(authority, member, aggregator, out, pem, valid_days)
-    elif request is not None:
+        enrolment.enrol_aggregator(authority, member, aggregator, kit, certificate_pem=pem, now=_now(), days=valid_days)
+        typer.echo(f"The kit of the aggregator {member} is in {kit}, for {', '.join(aggregator)}.")
+        if pem is not None:
+            typer.echo(f"Put the certificate's private key there as {SERVER_KEY}, with mode 0600.")
+        return
+    if request is not None:
         _enroll_request(authority, member, read_public(request), out, pem, renew, valid_days)
     elif pem is not None:
         raise ConfigError("--certificate needs the member's --request. Ask the member for it.")
     else:
-        place = out or authority.kits_directory() / member
-        enrolment.enrol_with_new_keys(authority, member, place, renew=renew, now=_now(), days=valid_days)
-        typer.echo(f"The kit of {member} is in {place}. It holds private keys: hand it over safely, keep no copy.")
-    if not aggregator:
-        typer.echo(f"Next, when all are enrolled: fheval consortium policy {directory}")
-
-
-def _enroll_aggregator(
-    authority: Authority, name: str, hosts: list[str], out: Path | None, pem: bytes | None, days: int
-) -> None:
-    place = out or authority.kits_directory() / name
-    enrolment.enrol_aggregator(authority, name, hosts, place, certificate_pem=pem, now=_now(), days=days)
-    typer.echo(f"The kit of the aggregator {name} is in {place}, for {', '.join(hosts)}.")
-    if pem is not None:
-        typer.echo(f"Put the certificate's private key there as {SERVER_KEY}, with mode 0600.")
+        enrolment.enrol_with_new_keys(authority, member, kit, renew=renew, now=_now(), days=valid_days)
+        typer.echo(f"The kit of {member} is in {kit}. It holds private keys: hand it over safely, keep no copy.")
+    typer.echo(f"Next, when all are enrolled: fheval consortium policy {directory}")
 
 
 def _enroll_request(
@@ -123,14 +110,11 @@ def _enroll_request(
 
 
 @app.command(epilog="Example: fheval consortium request ./kit hospital-b")
-def request(
-    kit_directory: KitDirectory, member: Annotated[str, typer.Argument(help="The member's name.", show_default=False)]
-) -> None:
+def request(kit_directory: KitDirectory, member: Member) -> None:
     """As a member: make private keys that never leave this machine, and a request for the authority."""
     digest = enrolment.make_request(kit_directory, member)
-    typer.echo(
-        f"The keys of {member} are in {kit_directory}. Send {kit_directory / enrolment.REQUEST} to the authority."
-    )
+    made = kit_directory / enrolment.REQUEST
+    typer.echo(f"The keys of {member} are in {kit_directory}. Send {made} to the authority.")
     typer.echo(f"Its fingerprint, for the authority to compare: {digest}")
 
 
@@ -139,7 +123,7 @@ def accept(
     kit_directory: KitDirectory,
     reply: Annotated[Path, typer.Argument(help="The authority's reply.", show_default=False)],
     authority: Annotated[
-        str | None, typer.Option(help="The authority's fingerprint, as you heard it from its operator.")
+        str | None, typer.Option(help="The authority's fingerprint, as its operator told you.")
     ] = None,
 ) -> None:
     """As a member: complete the kit with the authority's reply to the request."""
@@ -159,15 +143,6 @@ def update(
     typer.echo(f"The kit {kit_directory} has policy version {installed.version}.")
 
 
-def _precision(text: str) -> float:
-    if text == "exact":
-        return _EXACT
-    try:
-        return float(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is neither a number nor 'exact'.") from None
-
-
 @app.command(
     epilog="Examples: fheval consortium policy ./authority --protocol padded --finest-precision 1e-4  ·  "
     "fheval consortium policy ./authority --remove hospital-c"
@@ -180,12 +155,7 @@ def policy(
         typer.Option(help=f"An allowed protocol; repeat for more: {', '.join(PROTOCOLS)}; at first the batch ones."),
     ] = None,
     finest_precision: Annotated[
-        float | None,
-        typer.Option(
-            parser=_precision,
-            metavar="P|exact",
-            help="Finest release; at first 1e-4. Protocols that release the exact fraction need exact.",
-        ),
+        str | None, typer.Option(metavar="P|exact", help="Finest release; at first 1e-4. Exact protocols need exact.")
     ] = None,
     most_decision_points: Annotated[int | None, typer.Option(help="Most decision points; at first 1000.")] = None,
     releases_per_data_set: Annotated[int | None, typer.Option(help="Most releases of a data set; at first 10.")] = None,
@@ -210,32 +180,109 @@ def policy(
     }
     changes = {rule: value for rule, value in given.items() if value is not None}
     if finest_precision is not None:
-        changes["finest_precision"] = None if finest_precision == _EXACT else finest_precision
+        changes["finest_precision"] = _finest(finest_precision)
     rules = msgspec.structs.replace(Rules() if current is None else current.rules, **changes)
     signed = authority.sign_next_policy(rules, now=_now(), days=valid_days, remove=remove or [])
     names = ", ".join(record.name for record in signed.members)
     typer.echo(f"Signed policy version {signed.version} of {signed.consortium} for {names}.")
-    if update_local_kits(authority, now=_now()):
+    if authority.update_local_kits(now=_now()):
         typer.echo(f"The kits under {authority.kits_directory()} have it already.")
     typer.echo(f"Send {directory / 'policy.fhev'} to every other member and aggregator, who run:")
     typer.echo("fheval consortium update KIT policy.fhev")
 
 
+def _finest(text: str) -> float | None:
+    # None stands for the exact fraction; numbers that make no sense are refused with the rules.
+    try:
+        return None if text == "exact" else float(text)
+    except ValueError:
+        raise ConfigError(f"--finest-precision {text} is neither a number nor 'exact'. Write 1e-4, or exact.") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One member or aggregator; `state` is valid, expired, not yet valid or foreign."""
+
+    name: str
+    role: str
+    state: str
+    not_after: str
+    fingerprint: str
+    in_policy: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """An authority, its policy and everybody that it enrolled; `issues` tells whether its key is here."""
+
+    consortium: str
+    authority: str
+    issues: bool
+    policy: dict[str, object] | None
+    entries: list[Entry]
+
+
 @app.command("list", epilog="Example: fheval consortium list ./authority --json -")
 def list_(
     directory: Directory,
-    json_file: Annotated[
-        str | None, typer.Option("--json", metavar="FILE|-", help="Write JSON to a file, or to standard output.")
-    ] = None,
+    json: Annotated[str | None, typer.Option(metavar="FILE|-", help="Write JSON to a file or standard output.")] = None,
 ) -> None:
     """Show the members, the aggregators and the current policy."""
-    found = overview(load_authority(directory), now=_now())
-    if json_file is None:
+    check_target(json)
+    found = _overview(load_authority(directory), now=_now())
+    if json is None:
         _show(found)
-    elif json_file == "-":
-        typer.echo(found.as_json())
     else:
-        replace_public(Path(json_file), f"{found.as_json()}\n".encode())
+        write_json(json, asdict(found))
+
+
+def _overview(authority: Authority, *, now: datetime) -> Overview:
+    policy = authority.policy()
+    listed = () if policy is None else [record.x509() for record in policy.members]
+    enrolled = [(record.name, "member", record.x509()) for record in authority.members()]
+    enrolled += [(name, "aggregator", certificate) for name, certificate in authority.aggregators().items()]
+    return Overview(
+        consortium=authority.consortium,
+        authority=authority.anchor.fingerprint(),
+        issues=authority.key is not None,
+        policy=None if policy is None else _facts(policy),
+        entries=[
+            Entry(
+                name=name,
+                role=role,
+                state=_state(certificate, authority.anchor.authority(), now),
+                not_after=_text(certificate.not_valid_after_utc),
+                fingerprint=certificate.fingerprint(SHA256()).hex(),
+                in_policy=certificate in listed,
+            )
+            for name, role, certificate in enrolled
+        ],
+    )
+
+
+def _state(certificate: Certificate, authority: Certificate, now: datetime) -> str:
+    try:
+        certificates.check_issuer(certificate, authority)
+    except ConfigError:
+        return "foreign"
+    if now > certificate.not_valid_after_utc:
+        return "expired"
+    return "valid" if now >= certificate.not_valid_before_utc else "not yet valid"
+
+
+def _facts(policy: Policy) -> dict[str, object]:
+    return {
+        "version": policy.version,
+        "not_before": _text(datetime.fromtimestamp(policy.not_before, timezone.utc)),
+        "not_after": _text(datetime.fromtimestamp(policy.not_after, timezone.utc)),
+        "members": [record.name for record in policy.members],
+        "hash": policy.hash().hex(),
+        **msgspec.structs.asdict(policy.rules),
+    }
+
+
+def _text(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds")
 
 
 def _show(found: Overview) -> None:
@@ -244,7 +291,7 @@ def _show(found: Overview) -> None:
     if found.policy is None:
         console.print("No policy has been signed yet.")
     else:
-        rules = Table("policy", str(found.policy["version"]), title=None)
+        rules = Table("policy", str(found.policy["version"]))
         for rule, value in found.policy.items():
             if rule not in {"version", "members"}:
                 rules.add_row(rule.replace("_", " "), _shown(value))

@@ -5,13 +5,11 @@ The parts that the rest of fheval uses; `README.md` beside this file says how th
 
 from __future__ import annotations
 
-from fheval.consortium.aggregator_kit import AggregatorKit, load_aggregator_kit
 from fheval.consortium.bundle import BundleContext, bundle_id, open_bundle, seal_bundle
 from fheval.consortium.identity import Identity, sign, verify
-from fheval.consortium.kit import Kit, load_kit, supernode_files
+from fheval.consortium.kit import AggregatorKit, Kit, install_policy, load_aggregator_kit, load_kit, supernode_files
 from fheval.consortium.policy import Policy, Roster, Rules
 from fheval.consortium.records import MemberRecord, TrustAnchor
-from fheval.consortium.updating import install_policy
 
 __all__ = [
     "AggregatorKit",

@@ -7,21 +7,22 @@ public halves in their kits and believe nothing else.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Literal
 
+import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fheval.consortium import certificates, files, issuing
-from fheval.consortium.member_keys import private_pem, read_signing_key
+from fheval.consortium import certificates, files, kit
+from fheval.consortium.certificates import CLOCK_SKEW, AuthorityKey, Issuer
+from fheval.consortium.member_keys import private_pem, read_private_key, read_signing_key
 from fheval.consortium.policy import Policy, Rules, open_policy, sign_policy
-from fheval.consortium.records import MemberRecord, TrustAnchor, check_member_name, check_name
+from fheval.consortium.records import MemberRecord, TrustAnchor, check_name
 from fheval.errors import ConfigError
 from fheval.secrets import Secret
 from fheval.wire import decode, encode
@@ -59,16 +60,8 @@ class Authority:
     directory: Path
     consortium: str
     anchor: TrustAnchor
-    key: Secret[certificates.AuthorityKey] | None
+    key: Secret[AuthorityKey] | None
     policy_key: Secret[Ed25519PrivateKey]
-
-    def issue_member(self, name: str, key: Ed25519PublicKey, *, now: datetime, days: int) -> x509.Certificate:
-        return issuing.issue_member(*self._issuer(now), name, key, now=now, days=days)
-
-    def issue_server(
-        self, name: str, key: ec.EllipticCurvePublicKey, hosts: list[str], *, now: datetime, days: int
-    ) -> x509.Certificate:
-        return issuing.issue_server(*self._issuer(now), name, key, hosts, now=now, days=days)
 
     def members(self) -> list[MemberRecord]:
         paths = sorted((self.directory / "members").glob("*.member"))
@@ -76,7 +69,6 @@ class Authority:
 
     def register(self, record: MemberRecord, *, renew: bool) -> None:
         """Enter a member; with `renew`, put its new record in place of the old one."""
-        check_member_name(record.name)
         self.anchor.check_issued(record)
         if renew:
             self.remove(record.name)
@@ -94,7 +86,7 @@ class Authority:
 
     def aggregators(self) -> dict[str, x509.Certificate]:
         paths = sorted((self.directory / "aggregators").glob("*.pem"))
-        return {path.stem: certificates.read_certificates(files.read_public(path), str(path))[0] for path in paths}
+        return {path.stem: certificates.read_certificate(path) for path in paths}
 
     def register_aggregator(self, name: str, certificate: x509.Certificate) -> None:
         """Keep an aggregator's TLS certificate, in place of an older one of the same name."""
@@ -120,7 +112,7 @@ class Authority:
         policy = Policy(
             consortium=self.consortium,
             version=max(signed_before, default=0) + 1,
-            not_before=int((now - issuing.CLOCK_SKEW).timestamp()),
+            not_before=int((now - CLOCK_SKEW).timestamp()),
             not_after=int((now + timedelta(days=days)).timestamp()),
             members=tuple(record for record in self.members() if record.name not in remove),
             rules=rules,
@@ -135,6 +127,16 @@ class Authority:
         files.replace_public(self.directory / _POLICY, signed)
         return policy
 
+    def update_local_kits(self, *, now: datetime) -> list[Path]:
+        """Put the current policy into the kits that still lie here; return their directories."""
+        data = self.policy_bytes()
+        if data is None:
+            return []
+        kits = sorted(path.parent for path in self.kits_directory().glob(f"*/{kit.POLICY_KEY}"))
+        for directory in kits:
+            kit.install_policy(directory, data, now=now)
+        return kits
+
     def kits_directory(self) -> Path:
         return self.directory / "kits"
 
@@ -146,7 +148,8 @@ class Authority:
         if not self.is_enrolled(name):
             raise ConfigError(f"{name!r} is not enrolled. See fheval consortium list {self.directory}")
 
-    def _issuer(self, now: datetime) -> tuple[x509.Certificate, Secret[certificates.AuthorityKey]]:
+    def issuer(self, *, now: datetime) -> Issuer:
+        """What issues certificates, if the key is here and the authority is valid now."""
         if self.key is None:
             raise ConfigError(
                 "This authority has no private key here: certificates are issued elsewhere. "
@@ -154,16 +157,20 @@ class Authority:
             )
         authority = self.anchor.authority()
         certificates.check_dates(authority, now=now)
-        return authority, self.key
+        return Issuer(authority, self.key)
+
+
+class _Facts(msgspec.Struct, frozen=True, kw_only=True):
+    format: Literal[1]
+    name: str
 
 
 def create_authority(directory: Path, consortium: str, *, now: datetime) -> Authority:
     """Make a new Ed25519 authority in a new directory."""
     _check_consortium_name(consortium)
     key = Ed25519PrivateKey.generate()
-    certificate = issuing.authority_certificate(consortium, key, now=now, days=365 * AUTHORITY_YEARS)
-    pem = certificate.public_bytes(serialization.Encoding.PEM)
-    return _write(directory, consortium, pem, private_pem(Secret(key)))
+    certificate = certificates.authority_certificate(consortium, key, now=now, days=365 * AUTHORITY_YEARS)
+    return _write(directory, consortium, certificate.public_bytes(serialization.Encoding.PEM), Secret(key))
 
 
 def import_authority(
@@ -174,10 +181,10 @@ def import_authority(
     pem = files.read_public(certificate)
     chain = certificates.read_certificates(pem, str(certificate))
     certificates.check_authority(chain, now=now)
-    if key is None:
-        return _write(directory, consortium, pem, None)
-    secret = files.read_secret(key)
-    certificates.check_key_belongs(chain[0], certificates.read_authority_key(secret, str(key)))
+    secret = None if key is None else _read_authority_key(key)
+    if secret is not None and not certificates.is_for(chain[0], secret.reveal().public_key()):
+        name = certificates.common_name(chain[0])
+        raise ConfigError(f"The private key does not belong to the certificate of {name}. Give the matching pair.")
     return _write(directory, consortium, pem, secret)
 
 
@@ -185,38 +192,43 @@ def load_authority(directory: Path) -> Authority:
     """Open an authority's directory, or refuse it when others could read its keys."""
     files.check_private_directory(directory)
     policy_key = read_signing_key(directory / _POLICY_KEY)
-    key_path = directory / _KEY
-    key = certificates.read_authority_key(files.read_secret(key_path), str(key_path)) if key_path.exists() else None
-    anchor = TrustAnchor(
-        authority_pem=files.read_public(directory / _CERTIFICATE), policy_key=policy_key.reveal().public_key()
+    pem, public = files.read_public(directory / _CERTIFICATE), policy_key.reveal().public_key()
+    return Authority(
+        directory=directory,
+        consortium=_read_name(directory / _FACTS),
+        anchor=TrustAnchor(authority_pem=pem, policy_key=public),
+        key=_read_authority_key(directory / _KEY) if (directory / _KEY).exists() else None,
+        policy_key=policy_key,
     )
-    return Authority(directory=directory, consortium=_name(directory), anchor=anchor, key=key, policy_key=policy_key)
 
 
-def _write(directory: Path, consortium: str, pem: bytes, key: Secret[bytes] | None) -> Authority:
-    policy_key = Secret(Ed25519PrivateKey.generate())
-    facts = {"format": 1, "name": consortium}
+def _write(directory: Path, consortium: str, pem: bytes, key: Secret[AuthorityKey] | None) -> Authority:
     with files.new_directory(directory) as building:
         for name in ("members", "removed", "aggregators", "policies", "kits"):
             files.private_subdirectory(building / name)
-        files.write_public(building / _FACTS, json.dumps(facts, ensure_ascii=False).encode())
+        files.write_public(building / _FACTS, msgspec.json.encode(_Facts(format=1, name=consortium)))
         files.write_public(building / _CERTIFICATE, pem)
         if key is not None:
-            files.write_secret(building / _KEY, key)
-        files.write_secret(building / _POLICY_KEY, private_pem(policy_key))
+            files.write_secret(building / _KEY, private_pem(key))
+        files.write_secret(building / _POLICY_KEY, private_pem(Secret(Ed25519PrivateKey.generate())))
         files.write_public(building / "README.txt", _README.encode())
     return load_authority(directory)
 
 
-def _name(directory: Path) -> str:
-    path = directory / _FACTS
+def _read_authority_key(path: Path) -> Secret[AuthorityKey]:
+    key = read_private_key(path).reveal()
+    if not isinstance(key, AuthorityKey):
+        raise ConfigError(f"The key in {path} cannot sign certificates. Use an Ed25519, ECDSA or RSA key.")
+    return Secret(key)
+
+
+def _read_name(path: Path) -> str:
     try:
-        facts = json.loads(files.read_public(path))
-    except ValueError:
-        facts = None
-    if not isinstance(facts, dict) or facts.get("format") != 1 or not isinstance(facts.get("name"), str):
-        raise ConfigError(f"{path} is not one that this version of fheval wrote. Restore it from your backup.")
-    return str(facts["name"])
+        return msgspec.json.decode(files.read_public(path), type=_Facts).name
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise ConfigError(
+            f"{path} is not one that this version of fheval wrote. Restore it from your backup."
+        ) from None
 
 
 def _check_consortium_name(name: str) -> None:

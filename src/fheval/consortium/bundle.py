@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from hashlib import sha256
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
 
 from fheval.consortium import sealing
+from fheval.consortium.certificates import to_the_minute
 from fheval.consortium.identity import Identity
 from fheval.consortium.records import MemberRecord, Timestamp, digest, domain
 from fheval.errors import RemoteProtocolError
@@ -60,13 +61,7 @@ class SealedBundle(Message, frozen=True, kw_only=True):
 
 
 def seal_bundle(
-    leader: Identity,
-    recipient: MemberRecord,
-    payload: Secret[bytes],
-    context: BundleContext,
-    *,
-    now: datetime,
-    lifetime: timedelta = LIFETIME,
+    leader: Identity, recipient: MemberRecord, payload: Secret[bytes], context: BundleContext, *, now: datetime
 ) -> bytes:
     """Leader: seal the payload for one member, whose certificate must be valid now."""
     leader.anchor.check_member(recipient, now=now)
@@ -78,7 +73,7 @@ def seal_bundle(
         sender_certificate=leader.record.fingerprint(),
         recipient=recipient.name,
         recipient_certificate=recipient.fingerprint(),
-        not_after=int((now + lifetime).timestamp()),
+        not_after=int((now + LIFETIME).timestamp()),
     )
     sealed = sealing.seal(recipient.sealing_key, payload, domain(_SEALED) + encode(header))
     signature = leader.signing_key.reveal().sign(_signed_bytes(header, sealed))
@@ -86,13 +81,7 @@ def seal_bundle(
 
 
 def open_bundle(
-    identity: Identity,
-    data: bytes,
-    context: BundleContext,
-    leader: MemberRecord,
-    *,
-    now: datetime,
-    seen: Container[bytes],
+    me: Identity, data: bytes, context: BundleContext, leader: MemberRecord, *, now: datetime, seen: Container[bytes]
 ) -> Secret[bytes]:
     """Member: open a bundle of this leader, or say why it is refused.
 
@@ -100,13 +89,13 @@ def open_bundle(
     the payload.
     """
     bundle = decode(data, SealedBundle, sender=leader.name)
-    identity.anchor.check_member(leader, now=now)
+    me.anchor.check_member(leader, now=now)
     _check_signature(bundle, leader)
-    _check_header(bundle.header, identity, context, leader, now)
+    _check_header(bundle.header, me, context, leader, now)
     if _id(bundle) in seen:
         raise _refused("was opened before: it is replayed", leader)
     try:
-        return identity.opening_key.open(bundle.sealed, domain(_SEALED) + encode(bundle.header))
+        return me.opening_key.open(bundle.sealed, domain(_SEALED) + encode(bundle.header))
     except InvalidTag:
         raise _refused("cannot be opened: its seal does not fit", leader) from None
 
@@ -128,19 +117,22 @@ def _check_signature(bundle: SealedBundle, leader: MemberRecord) -> None:
 def _check_header(
     header: BundleHeader, identity: Identity, context: BundleContext, leader: MemberRecord, now: datetime
 ) -> None:
-    if header.recipient != identity.name:
-        raise _refused(f"is for another recipient ({header.recipient})", leader)
-    if header.recipient_certificate != identity.record.fingerprint():
-        raise _refused("is for another recipient (another certificate of this member)", leader)
-    if header.roster_hash != context.roster_hash:
-        raise _refused("is for another roster", leader)
-    if header.policy_hash != context.policy_hash:
-        raise _refused("was made under another policy", leader)
-    if header.epoch != context.epoch:
-        raise _refused(f"is of another epoch ({header.epoch!r})", leader)
+    own_certificate = identity.record.fingerprint()
+    for found, expected, why in (
+        (header.recipient, identity.name, f"is for another recipient ({header.recipient})"),
+        (
+            header.recipient_certificate,
+            own_certificate,
+            "is for another recipient (another certificate of this member)",
+        ),
+        (header.roster_hash, context.roster_hash, "is for another roster"),
+        (header.policy_hash, context.policy_hash, "was made under another policy"),
+        (header.epoch, context.epoch, f"is of another epoch ({header.epoch!r})"),
+    ):
+        if found != expected:
+            raise _refused(why, leader)
     if now.timestamp() > header.not_after:
-        expiry = datetime.fromtimestamp(header.not_after, timezone.utc)
-        raise _refused(f"expired on {expiry:%Y-%m-%d %H:%M} UTC", leader)
+        raise _refused(f"expired on {to_the_minute(header.not_after)}", leader)
 
 
 def _signed_bytes(header: BundleHeader, sealed: bytes) -> bytes:

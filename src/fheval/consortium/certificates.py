@@ -1,4 +1,4 @@
-"""Reading X.509 certificates, and refusing by name those that a consortium must not accept.
+"""X.509 certificates: issuing them, reading them, and refusing by name those that a consortium must not accept.
 
 A certificate is accepted when the authority's key signed it, both are valid now, and it says what it is
 used for. There are no chains and no revocation lists: the authority's certificate is the direct issuer, and
@@ -10,37 +10,98 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Sequence
-from datetime import datetime
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from itertools import pairwise
+from pathlib import Path
 from typing import TypeVar
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from fheval.consortium.files import read_public
 from fheval.errors import ConfigError
 from fheval.secrets import Secret
 
 AuthorityKey = ed25519.Ed25519PrivateKey | ed448.Ed448PrivateKey | ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+SubjectKey = ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey
 E = TypeVar("E", bound=x509.ExtensionType)
+
+# A certificate is valid from a little before it was made: the clocks of members differ.
+CLOCK_SKEW = timedelta(minutes=10)
 
 _DNS_NAME = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)(\.(?!-)[a-z0-9-]{1,63}(?<!-))*", re.IGNORECASE)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Issuer:
+    """An authority's certificate, and the key that issues others."""
+
+    certificate: x509.Certificate
+    key: Secret[AuthorityKey]
+
+    def member(self, name: str, key: ed25519.Ed25519PublicKey, *, now: datetime, days: int) -> x509.Certificate:
+        """Issue a member's certificate: it signs messages, and cannot pass for the aggregator's server."""
+        uri = x509.UniformResourceIdentifier(f"urn:fheval:member:{name}")
+        return self._issue(name, key, [uri], ExtendedKeyUsageOID.CLIENT_AUTH, now, days)
+
+    def server(
+        self, name: str, key: ec.EllipticCurvePublicKey, hosts: Sequence[str], *, now: datetime, days: int
+    ) -> x509.Certificate:
+        """Issue the TLS certificate of an aggregator for host names and IP addresses."""
+        return self._issue(name, key, [*map(host_name, hosts)], ExtendedKeyUsageOID.SERVER_AUTH, now, days)
+
+    def _issue(
+        self,
+        name: str,
+        key: SubjectKey,
+        names: Sequence[x509.GeneralName],
+        purpose: x509.ObjectIdentifier,
+        now: datetime,
+        days: int,
+    ) -> x509.Certificate:
+        # A certificate that outlives its authority would only look valid.
+        end = min(now + timedelta(days=days), self.certificate.not_valid_after_utc)
+        private = self.key.reveal()
+        builder = (
+            _builder(_name(name), self.certificate.subject, key, now, end)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_key_usage(certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
+            .add_extension(_authority_key_identifier(self.certificate, private), critical=False)
+        )
+        edwards = isinstance(private, ed25519.Ed25519PrivateKey | ed448.Ed448PrivateKey)
+        return builder.sign(private, None if edwards else hashes.SHA256())
+
+
+def authority_certificate(name: str, key: ed25519.Ed25519PrivateKey, *, now: datetime, days: int) -> x509.Certificate:
+    """Make the self-signed certificate of a new authority; it issues directly, never to sub-authorities."""
+    builder = (
+        _builder(_name(name), _name(name), key.public_key(), now, now + timedelta(days=days))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(certificates=True), critical=True)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
+    )
+    return builder.sign(key, None)
+
+
+def signing_request(name: str, key: Secret[ed25519.Ed25519PrivateKey]) -> x509.CertificateSigningRequest:
+    """Ask for a member's certificate: the request proves that its maker holds the signing key."""
+    return x509.CertificateSigningRequestBuilder().subject_name(_name(name)).sign(key.reveal(), None)
+
+
 def host_name(host: str) -> x509.DNSName | x509.IPAddress:
     """Read an IP address or a DNS name as it stands in a certificate."""
-    try:
+    with suppress(ValueError):
         return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        pass
     if len(host) > 253 or not _DNS_NAME.fullmatch(host):
-        raise ConfigError(
-            f"{host!r} is neither an IP address nor a host name. "
-            "Write for instance 127.0.0.1 or evaluation.example.org."
-        )
+        raise ConfigError(f"{host!r} is neither an IP address nor a host name. Write 127.0.0.1 or hub.example.org.")
     return x509.DNSName(host.lower())
 
 
@@ -52,20 +113,9 @@ def read_certificates(pem: bytes, source: str) -> list[x509.Certificate]:
         raise ConfigError(f"{source} holds no certificate in PEM format ({error}). Check the file.") from None
 
 
-def read_authority_key(pem: Secret[bytes], source: str) -> Secret[AuthorityKey]:
-    """Read the private key of an authority that was brought along."""
-    try:
-        key = serialization.load_pem_private_key(pem.reveal(), password=None)
-    except TypeError:
-        raise ConfigError(
-            f"The key in {source} is encrypted. Give a decrypted copy (openssl pkey -in OLD -out NEW), "
-            "and delete the copy afterwards."
-        ) from None
-    except (ValueError, UnsupportedAlgorithm):
-        raise ConfigError(f"{source} holds no private key in PEM format. Check the file.") from None
-    if not isinstance(key, AuthorityKey):
-        raise ConfigError(f"The key in {source} cannot sign certificates. Use an Ed25519, ECDSA or RSA key.")
-    return Secret(key)
+def read_certificate(path: Path) -> x509.Certificate:
+    """Read a PEM file's certificate, the first one where there are several."""
+    return read_certificates(read_public(path), str(path))[0]
 
 
 def check_authority(certificates: Sequence[x509.Certificate], *, now: datetime) -> None:
@@ -75,22 +125,12 @@ def check_authority(certificates: Sequence[x509.Certificate], *, now: datetime) 
     check_dates(authority, now=now)
     constraints = extension(authority, x509.BasicConstraints)
     if constraints is None or not constraints.ca:
-        raise ConfigError(
-            f"The certificate of {name} is not an authority's. Give the certificate that issues to members."
-        )
+        raise ConfigError(f"The certificate of {name} is not an authority's. Give the one that issues to members.")
     usage = extension(authority, x509.KeyUsage)
     if usage is not None and not usage.key_cert_sign:
         raise ConfigError(f"The authority {name} may not sign certificates. Use one whose key usage allows it.")
     for issued, issuer in pairwise(certificates):
         check_issuer(issued, issuer)
-
-
-def check_key_belongs(certificate: x509.Certificate, key: Secret[AuthorityKey]) -> None:
-    """Refuse a private key that is not the certificate's."""
-    if not is_for(certificate, key.reveal().public_key()):
-        raise ConfigError(
-            f"The private key does not belong to the certificate of {common_name(certificate)}. Give the matching pair."
-        )
 
 
 def check_issuer(certificate: x509.Certificate, authority: x509.Certificate) -> None:
@@ -99,33 +139,26 @@ def check_issuer(certificate: x509.Certificate, authority: x509.Certificate) -> 
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
         raise ConfigError(
-            f"The certificate of {common_name(certificate)} is foreign: "
-            f"{common_name(authority)} did not issue it. "
+            f"The certificate of {common_name(certificate)} is foreign: {common_name(authority)} did not issue it. "
             "Get one from the consortium's authority."
         ) from None
 
 
 def check_dates(certificate: x509.Certificate, *, now: datetime) -> None:
     """Refuse a certificate that has expired or is not valid yet."""
-    name = common_name(certificate)
-    if now > certificate.not_valid_after_utc:
-        raise ConfigError(
-            f"The certificate of {name} expired on {certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC. "
-            "Ask the consortium's authority for a new one."
-        )
-    if now < certificate.not_valid_before_utc:
-        raise ConfigError(
-            f"The certificate of {name} is not valid before "
-            f"{certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC. Check this machine's clock."
-        )
+    whose = f"The certificate of {common_name(certificate)}"
+    start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if now > end:
+        raise ConfigError(f"{whose} expired on {to_the_minute(end)}. Ask the consortium's authority for a new one.")
+    if now < start:
+        raise ConfigError(f"{whose} is not valid before {to_the_minute(start)}. Check this machine's clock.")
 
 
 def check_member_use(certificate: x509.Certificate, name: str) -> None:
     """Refuse a certificate that is not this member's, or not one for signing messages with Ed25519."""
-    if common_name(certificate) != name:
-        raise ConfigError(
-            f"The certificate is for {common_name(certificate)}, not for {name}. Use the member's own certificate."
-        )
+    found = common_name(certificate)
+    if found != name:
+        raise ConfigError(f"The certificate is for {found}, not for {name}. Use the member's own certificate.")
     if not isinstance(certificate.public_key(), ed25519.Ed25519PublicKey):
         raise ConfigError(f"The certificate of {name} has no Ed25519 key. Issue one from the member's request.")
     constraints = extension(certificate, x509.BasicConstraints)
@@ -147,6 +180,13 @@ def check_server_use(certificate: x509.Certificate, hosts: Sequence[str]) -> Non
         )
 
 
+def to_the_minute(moment: datetime | int) -> str:
+    """A moment, or seconds since 1970, as people are told it."""
+    if isinstance(moment, int):
+        moment = datetime.fromtimestamp(moment, timezone.utc)
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
 def common_name(certificate: x509.Certificate | x509.CertificateSigningRequest) -> str:
     """The name in the certificate's subject."""
     names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
@@ -165,3 +205,39 @@ def extension(certificate: x509.Certificate, kind: type[E]) -> E | None:
         return certificate.extensions.get_extension_for_class(kind).value
     except x509.ExtensionNotFound:
         return None
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: SubjectKey, now: datetime, end: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder(issuer, subject, key, x509.random_serial_number())
+        .not_valid_before(now - CLOCK_SKEW)
+        .not_valid_after(end)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _key_usage(*, certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not certificates,
+        key_cert_sign=certificates,
+        crl_sign=certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _authority_key_identifier(authority: x509.Certificate, key: AuthorityKey) -> x509.AuthorityKeyIdentifier:
+    identifier = extension(authority, x509.SubjectKeyIdentifier)
+    if identifier is not None:
+        return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier)
+    return x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])

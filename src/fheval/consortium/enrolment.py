@@ -15,11 +15,10 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from fheval.consortium import certificates, issuing, kit
-from fheval.consortium.aggregator_kit import fill_aggregator_kit, new_server_key
+from fheval.consortium import certificates, kit
 from fheval.consortium.authority import Authority
-from fheval.consortium.files import check_private_directory, new_directory, read_public, write_public
-from fheval.consortium.member_keys import SIGNING_KEY, MemberKeys, read_signing_key
+from fheval.consortium.files import check_private_directory, new_directory, read_public, write_public, write_secret
+from fheval.consortium.member_keys import SIGNING_KEY, MemberKeys, new_server_key, private_pem, read_signing_key
 from fheval.consortium.records import MemberRecord, TrustAnchor, check_member_name, check_name, digest, domain, spoken
 from fheval.errors import ConfigError, RemoteProtocolError
 from fheval.wire import Message, decode, encode
@@ -55,19 +54,15 @@ class EnrolmentReply(Message, frozen=True, kw_only=True):
     policy: bytes
 
 
-def enrol_with_new_keys(
-    authority: Authority, name: str, out: Path, *, renew: bool, now: datetime, days: int
-) -> MemberRecord:
+def enrol_with_new_keys(authority: Authority, name: str, out: Path, *, renew: bool, now: datetime, days: int) -> None:
     """Authority: make a member's keys, certificate and kit."""
     _check_free(authority, name, renew=renew)
     keys = MemberKeys.generate()
-    certificate = authority.issue_member(name, keys.signing.reveal().public_key(), now=now, days=days)
-    record = keys.record(name, certificate)
+    certificate = authority.issuer(now=now).member(name, keys.signing.reveal().public_key(), now=now, days=days)
     with new_directory(out) as building:
         keys.write(building)
-        kit.place_public_files(building, certificate, authority.anchor, authority.policy_bytes())
-        authority.register(record, renew=renew)
-    return record
+        kit.place_members_files(building, certificate, authority.anchor, authority.policy_bytes())
+        authority.register(keys.record(name, certificate), renew=renew)
 
 
 def enrol_aggregator(
@@ -79,7 +74,7 @@ def enrol_aggregator(
     certificate_pem: bytes | None,
     now: datetime,
     days: int,
-) -> x509.Certificate:
+) -> None:
     """Authority: make the aggregator's kit, or build it around a certificate that was issued elsewhere."""
     check_name(name)
     if authority.is_enrolled(name):
@@ -87,23 +82,22 @@ def enrol_aggregator(
     key = None
     if certificate_pem is None:
         key = new_server_key()
-        certificate = authority.issue_server(name, key.reveal().public_key(), hosts, now=now, days=days)
+        certificate = authority.issuer(now=now).server(name, key.reveal().public_key(), hosts, now=now, days=days)
     else:
-        certificate = certificates.read_certificates(certificate_pem, "The file given as --certificate")[0]
-        certificates.check_issuer(certificate, authority.anchor.authority())
-        certificates.check_dates(certificate, now=now)
+        certificate = _issued_elsewhere(authority, certificate_pem, now)
         certificates.check_server_use(certificate, hosts)
     with new_directory(out) as building:
-        fill_aggregator_kit(building, certificate, key, authority.anchor, authority.policy_bytes())
+        if key is not None:
+            write_secret(building / kit.SERVER_KEY, private_pem(key))
+        kit.place_aggregators_files(building, certificate, authority.anchor, authority.policy_bytes())
         authority.register_aggregator(name, certificate)
-    return certificate
 
 
 def make_request(directory: Path, name: str) -> str:
     """Member: make keys and a request in a new kit; return the request's fingerprint."""
     check_member_name(name)
     keys = MemberKeys.generate()
-    csr = issuing.signing_request(name, keys.signing)
+    csr = certificates.signing_request(name, keys.signing)
     content = RequestContent(
         name=name,
         csr=csr.public_bytes(serialization.Encoding.DER),
@@ -127,7 +121,7 @@ def request_fingerprint(request: bytes) -> str:
 def answer_request(
     authority: Authority,
     name: str,
-    request: bytes,
+    data: bytes,
     *,
     certificate_pem: bytes | None,
     renew: bool,
@@ -136,12 +130,11 @@ def answer_request(
 ) -> bytes:
     """Authority: enter the member that made the request, and return the reply for it."""
     _check_free(authority, name, renew=renew)
-    content, key = _opened_request(request, name)
+    content, key = _opened_request(data, name)
     if certificate_pem is None:
-        certificate = authority.issue_member(name, key, now=now, days=days)
+        certificate = authority.issuer(now=now).member(name, key, now=now, days=days)
     else:
-        certificate = certificates.read_certificates(certificate_pem, "The file given as --certificate")[0]
-        certificates.check_dates(certificate, now=now)
+        certificate = _issued_elsewhere(authority, certificate_pem, now)
         _check_certifies(certificate, key)
     record = MemberRecord(
         name=name,
@@ -150,14 +143,13 @@ def answer_request(
         supernode_key=content.supernode_key,
     )
     authority.register(record, renew=renew)
-    return encode(
-        EnrolmentReply(
-            authority_pem=authority.anchor.authority_pem,
-            policy_key=authority.anchor.policy_key.public_bytes_raw(),
-            certificate=record.certificate,
-            policy=authority.policy_bytes() or b"",
-        )
+    reply = EnrolmentReply(
+        authority_pem=authority.anchor.authority_pem,
+        policy_key=authority.anchor.policy_key.public_bytes_raw(),
+        certificate=record.certificate,
+        policy=authority.policy_bytes() or b"",
     )
+    return encode(reply)
 
 
 def accept_reply(directory: Path, data: bytes, *, expected_anchor: str | None, now: datetime) -> TrustAnchor:
@@ -165,21 +157,19 @@ def accept_reply(directory: Path, data: bytes, *, expected_anchor: str | None, n
     check_private_directory(directory)
     reply = decode(data, EnrolmentReply, sender="authority")
     try:
-        anchor = TrustAnchor(
-            authority_pem=reply.authority_pem, policy_key=Ed25519PublicKey.from_public_bytes(reply.policy_key)
-        )
+        policy_key = Ed25519PublicKey.from_public_bytes(reply.policy_key)
         certificate = x509.load_der_x509_certificate(reply.certificate)
     except ValueError:
         raise ConfigError("The reply holds a malformed certificate or key. Ask the authority for it again.") from None
+    anchor = TrustAnchor(authority_pem=reply.authority_pem, policy_key=policy_key)
     _check_anchor(directory, anchor, expected_anchor)
     name = decode(read_public(directory / REQUEST), EnrolmentRequest, sender="this kit").content.name
-    certificates.check_issuer(certificate, anchor.authority())
-    certificates.check_dates(certificate, now=now)
+    anchor.check_certificate(certificate, now=now)
     certificates.check_member_use(certificate, name)
     _check_certifies(certificate, read_signing_key(directory / SIGNING_KEY).reveal().public_key())
     if reply.policy:
         kit.check_new_policy(directory, reply.policy, anchor, now=now)
-    kit.place_public_files(directory, certificate, anchor, reply.policy or None)
+    kit.place_members_files(directory, certificate, anchor, reply.policy or None)
     return anchor
 
 
@@ -213,12 +203,16 @@ def _opened_request(data: bytes, name: str) -> tuple[RequestContent, Ed25519Publ
     return content, key
 
 
+def _issued_elsewhere(authority: Authority, pem: bytes, now: datetime) -> x509.Certificate:
+    certificate = certificates.read_certificates(pem, "The file given as --certificate")[0]
+    authority.anchor.check_certificate(certificate, now=now)
+    return certificate
+
+
 def _check_certifies(certificate: x509.Certificate, key: Ed25519PublicKey) -> None:
     if not certificates.is_for(certificate, key):
-        raise ConfigError(
-            f"The certificate of {certificates.common_name(certificate)} is not for the key of the request. "
-            "Issue it from the member's own CSR."
-        )
+        name = certificates.common_name(certificate)
+        raise ConfigError(f"The certificate of {name} is not for the key of the request. Issue it from its own CSR.")
 
 
 def _check_anchor(directory: Path, anchor: TrustAnchor, expected: str | None) -> None:

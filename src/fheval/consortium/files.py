@@ -70,37 +70,28 @@ def replace_public(path: Path, content: bytes) -> None:
 
 def read_secret(path: Path) -> Secret[bytes]:
     """Read a file of secrets, or refuse it when its mode is not 0600 or it belongs to another user."""
-    # The checks look at the open file, so that nobody can exchange it between the look and the reading.
-    with _opened(path) as descriptor:
-        mode = _mode_of_own(path, os.fstat(descriptor), f"the file to yourself: chown {os.geteuid()} {path}")
-        if mode != SECRET_MODE:
-            raise ConfigError(
-                f"{path} holds a secret and has mode {mode:04o} instead of 0600. "
-                f"Find out who may have read it, then: chmod 600 {path}"
-            )
-        return Secret(_read_all(descriptor, path))
+    return Secret(_read(path, secret=True))
 
 
 def read_public(path: Path) -> bytes:
     """Read a certificate, a policy or a public key."""
-    with _opened(path) as descriptor:
-        return _read_all(descriptor, path)
+    return _read(path, secret=False)
 
 
 def check_private_directory(path: Path) -> None:
     """Refuse a directory in which another user could exchange the trust anchors or look for secrets."""
     if not path.is_dir():
         raise ConfigError(f"There is no directory {path}. Check the path.")
-    mode = _mode_of_own(path, path.stat(), f"the directory to yourself: chown -R {os.geteuid()} {path}")
+    mode = _mode_of_own(path, path.stat(), "chown -R")
     if mode & 0o077:
         raise ConfigError(f"{path} is open to other users (mode {mode:04o}). Close it: chmod 700 {path}")
 
 
-def _mode_of_own(path: Path, facts: os.stat_result, how_to_own: str) -> int:
+def _mode_of_own(path: Path, facts: os.stat_result, chown: str) -> int:
     if facts.st_uid != os.geteuid():
         raise ConfigError(
             f"{path} belongs to user id {facts.st_uid}, not to the user who runs this command. "
-            f"Run it as that user, or give {how_to_own}"
+            f"Run it as that user, or make it your own: {chown} {os.geteuid()} {path}"
         )
     return stat.S_IMODE(facts.st_mode)
 
@@ -117,26 +108,27 @@ def _write_new(path: Path, content: bytes, mode: int) -> None:
         os.fsync(descriptor)
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[int]:
+def _read(path: Path, *, secret: bool) -> bytes:
+    irregular = ConfigError(f"{path} is not a regular file. Check the path.")
     try:
         # A pipe or a device in place of the file must not make the command wait.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            # The checks look at the open file, so that nobody can exchange it between the look and the reading.
+            facts = os.fstat(file.fileno())
+            if not stat.S_ISREG(facts.st_mode):
+                raise irregular
+            if secret and (mode := _mode_of_own(path, facts, "chown")) != SECRET_MODE:
+                raise ConfigError(
+                    f"{path} holds a secret and has mode {mode:04o} instead of 0600. "
+                    f"Find out who may have read it, then: chmod 600 {path}"
+                )
+            content = file.read(_READ_LIMIT + 1)
     except FileNotFoundError:
         raise ConfigError(f"There is no file {path}. Check the path.") from None
     except PermissionError:
         raise ConfigError(f"{path} cannot be read by this user. Check who owns it.") from None
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ConfigError(f"{path} is not a regular file. Check the path.")
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _read_all(descriptor: int, path: Path) -> bytes:
-    with os.fdopen(os.dup(descriptor), "rb") as file:
-        content = file.read(_READ_LIMIT + 1)
+    except IsADirectoryError:
+        raise irregular from None
     if len(content) > _READ_LIMIT:
         raise ConfigError(f"{path} is larger than {_READ_LIMIT} bytes. Check that it is the right file.")
     return content

@@ -49,8 +49,7 @@ class SignedContent(Message, frozen=True, kw_only=True):
 
 def sign(identity: Identity, *, round_id: str, stage: str, roster_hash: bytes, payload: bytes) -> bytes:
     """Sign a payload for one stage of one round with one roster."""
-    content = _content(identity.record, round_id, stage, roster_hash, payload)
-    return identity.signing_key.reveal().sign(content)
+    return identity.signing_key.reveal().sign(_content(identity.record, round_id, stage, roster_hash, payload))
 
 
 def verify(

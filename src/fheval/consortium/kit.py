@@ -1,7 +1,8 @@
-"""A member's kit: one directory with everything a vault needs to act as that member.
+"""Kits: one directory with everything that a member's vault, or the aggregator, needs to act as such.
 
 Loading a kit is where a wrong mode, a foreign, expired or mixed-up certificate and an unsigned policy are
-refused.
+refused. The aggregator's kit holds no secret of a party: whoever steals it can pose as the aggregator, whom
+nobody trusts anyway.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from fheval.consortium import certificates, files, member_keys
 from fheval.consortium.identity import Identity
+from fheval.consortium.member_keys import OPENING_KEY, SIGNING_KEY
 from fheval.consortium.policy import Policy, Roster, open_policy
 from fheval.consortium.records import MemberRecord, TrustAnchor
 from fheval.errors import ConfigError, RemoteProtocolError
@@ -26,9 +28,13 @@ CERTIFICATE = "certificate.pem"
 AUTHORITY = "authority.pem"
 POLICY_KEY = "policy-key.pem"
 POLICY = "policy.fhev"
-README = "README.txt"
+SERVER_KEY = "server.key"
 
-_README = """\
+_SERVER_CERTIFICATE = "server.pem"
+_SUPERNODES = "supernodes"
+_README = "README.txt"
+
+_MEMBERS_README = """\
 The kit of the member {name}. Only the user who runs the vault may read this directory.
 
 signing.key      signs this member's messages (SECRET)
@@ -45,10 +51,21 @@ Compare the authority's fingerprint with the operator of the consortium, over th
 {anchor}
 """
 
+_AGGREGATORS_README = """\
+The kit of the aggregator {name}. It holds no secret of any party.
+
+server.pem      TLS certificate of the SuperLink     (--ssl-certfile)
+server.key      its private key (SECRET, mode 0600)  (--ssl-keyfile)
+authority.pem   the authority's certificate          (--ssl-ca-certfile)
+policy-key.pem  the public key that signs the consortium's policy
+policy.fhev     the signed policy: members and rules
+supernodes/     the public key of each member's SuperNode, for flwr supernode register
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Kit:
-    """A loaded and checked kit."""
+    """A loaded and checked kit of a member."""
 
     directory: Path
     identity: Identity
@@ -69,26 +86,45 @@ class Kit:
         return roster
 
 
-def place_public_files(
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AggregatorKit:
+    """A loaded and checked kit of the aggregator, with the files that SuperLink and the gate are started with."""
+
+    directory: Path
+    certificate: Path
+    key: Path
+    policy: Policy
+
+    def supernode_keys(self) -> dict[str, Path]:
+        """The public-key file of each member's SuperNode."""
+        return {record.name: self.directory / _SUPERNODES / f"{record.name}.pub" for record in self.policy.members}
+
+
+def place_members_files(
     directory: Path, certificate: x509.Certificate, anchor: TrustAnchor, policy: bytes | None
 ) -> None:
     """Write what the authority gives, beside the member's keys; the certificate completes the kit.
 
     `policy` is absent when none has been signed yet.
     """
-    name = certificates.common_name(certificate)
-    write_anchor(directory, anchor)
-    files.replace_public(
-        files.private_subdirectory(directory / member_keys.SUPERNODE_DIRECTORY) / AUTHORITY, anchor.authority_pem
-    )
-    if policy is not None:
-        files.replace_public(directory / POLICY, policy)
-    files.replace_public(directory / README, _README.format(name=name, anchor=anchor.fingerprint()).encode())
+    readme = _MEMBERS_README.format(name=certificates.common_name(certificate), anchor=anchor.fingerprint())
+    supernode = files.private_subdirectory(directory / member_keys.SUPERNODE_DIRECTORY)
+    files.replace_public(supernode / AUTHORITY, anchor.authority_pem)
+    _place(directory, anchor, policy, readme)
     files.replace_public(directory / CERTIFICATE, certificate.public_bytes(serialization.Encoding.PEM))
 
 
+def place_aggregators_files(
+    directory: Path, certificate: x509.Certificate, anchor: TrustAnchor, policy: bytes | None
+) -> None:
+    """Write what the authority gives to the aggregator, in a new directory; its key is put there by whoever made it."""
+    _place(directory, anchor, policy, _AGGREGATORS_README.format(name=certificates.common_name(certificate)))
+    files.write_public(directory / _SERVER_CERTIFICATE, certificate.public_bytes(serialization.Encoding.PEM))
+    _write_supernode_keys(directory, () if policy is None else open_policy(policy, anchor).members)
+
+
 def load_kit(directory: Path, *, now: datetime) -> Kit:
-    """Read a kit and check everything in it, or raise a `ConfigError` that says what to do."""
+    """Read a member's kit and check everything in it, or raise a `ConfigError` that says what to do."""
     files.check_private_directory(directory)
     if not (directory / CERTIFICATE).exists():
         raise ConfigError(
@@ -96,19 +132,42 @@ def load_kit(directory: Path, *, now: datetime) -> Kit:
             "fheval consortium accept with the reply."
         )
     anchor = read_anchor(directory)
-    certificate = certificates.read_certificates(files.read_public(directory / CERTIFICATE), CERTIFICATE)[0]
+    certificate = certificates.read_certificate(directory / CERTIFICATE)
     name = certificates.common_name(certificate)
     anchor.check_certificate(certificate, now=now)
     certificates.check_member_use(certificate, name)
-    policy = read_policy(directory, anchor, now=now)
+    policy = _read_policy(directory, anchor, now=now)
     identity = Identity(
         record=_own_record(policy, name),
         anchor=anchor,
-        signing_key=member_keys.read_signing_key(directory / member_keys.SIGNING_KEY),
-        opening_key=member_keys.read_opening_key(directory / member_keys.OPENING_KEY),
+        signing_key=member_keys.read_signing_key(directory / SIGNING_KEY),
+        opening_key=member_keys.read_opening_key(directory / OPENING_KEY),
     )
     _check_own_keys(identity, certificate, policy)
     return Kit(directory=directory, identity=identity, policy=policy)
+
+
+def load_aggregator_kit(directory: Path, *, now: datetime) -> AggregatorKit:
+    """Read the aggregator's kit and check everything in it, or raise a `ConfigError` that says what to do."""
+    files.check_private_directory(directory)
+    anchor = read_anchor(directory)
+    path, key = directory / _SERVER_CERTIFICATE, directory / SERVER_KEY
+    certificate = certificates.read_certificate(path)
+    anchor.check_certificate(certificate, now=now)
+    if not certificates.is_for(certificate, member_keys.read_private_key(key).reveal().public_key()):
+        raise ConfigError(f"{key} does not belong to {_SERVER_CERTIFICATE}. Use the whole kit.")
+    policy = _read_policy(directory, anchor, now=now)
+    return AggregatorKit(directory=directory, certificate=path, key=key, policy=policy)
+
+
+def install_policy(directory: Path, data: bytes, *, now: datetime) -> Policy:
+    """Put a newer signed policy into a kit; older, foreign, altered and expired ones are refused."""
+    files.check_private_directory(directory)
+    policy = check_new_policy(directory, data, read_anchor(directory), now=now)
+    if (directory / _SERVER_CERTIFICATE).exists():
+        _write_supernode_keys(directory, policy.members)
+    files.replace_public(directory / POLICY, data)
+    return policy
 
 
 def check_new_policy(directory: Path, data: bytes, anchor: TrustAnchor, *, now: datetime) -> Policy:
@@ -121,22 +180,6 @@ def check_new_policy(directory: Path, data: bytes, anchor: TrustAnchor, *, now: 
     return policy
 
 
-def read_policy(directory: Path, anchor: TrustAnchor, *, now: datetime) -> Policy:
-    """Read the policy of a kit, which must be valid now."""
-    path = directory / POLICY
-    if not path.exists():
-        raise ConfigError(
-            f"The kit {directory} has no policy yet. Get policy.fhev from the authority, then: "
-            f"fheval consortium update {directory} policy.fhev"
-        )
-    try:
-        policy = open_policy(files.read_public(path), anchor)
-        policy.check_dates(now=now)
-    except RemoteProtocolError as error:
-        raise ConfigError(f"{path} cannot be used. {error}") from error
-    return policy
-
-
 def supernode_files(directory: Path) -> tuple[Path, Path]:
     """The files of the SuperNode's private key and of the authority's certificate, if the key's mode is right."""
     files.check_private_directory(directory)
@@ -144,13 +187,6 @@ def supernode_files(directory: Path) -> tuple[Path, Path]:
     files.read_secret(key)
     files.read_public(authority)
     return key, authority
-
-
-def write_anchor(directory: Path, anchor: TrustAnchor) -> None:
-    """Write the authority's certificate and the key that signs policies."""
-    files.replace_public(directory / AUTHORITY, anchor.authority_pem)
-    pem = anchor.policy_key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    files.replace_public(directory / POLICY_KEY, pem)
 
 
 def read_anchor(directory: Path) -> TrustAnchor:
@@ -165,6 +201,41 @@ def read_anchor(directory: Path) -> TrustAnchor:
     pem = files.read_public(directory / AUTHORITY)
     certificates.read_certificates(pem, str(directory / AUTHORITY))
     return TrustAnchor(authority_pem=pem, policy_key=key)
+
+
+def _place(directory: Path, anchor: TrustAnchor, policy: bytes | None, readme: str) -> None:
+    form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    files.replace_public(directory / AUTHORITY, anchor.authority_pem)
+    files.replace_public(directory / POLICY_KEY, anchor.policy_key.public_bytes(*form))
+    if policy is not None:
+        files.replace_public(directory / POLICY, policy)
+    files.replace_public(directory / _README, readme.encode())
+
+
+def _write_supernode_keys(directory: Path, members: Sequence[MemberRecord]) -> None:
+    """Write the public key of each member's SuperNode, and delete those of members that were removed."""
+    folder = files.private_subdirectory(directory / _SUPERNODES)
+    keys = {f"{record.name}.pub": record.supernode_key for record in members}
+    for name, key in keys.items():
+        files.replace_public(folder / name, f"{key}\n".encode())
+    for path in folder.glob("*.pub"):
+        if path.name not in keys:
+            path.unlink()
+
+
+def _read_policy(directory: Path, anchor: TrustAnchor, *, now: datetime) -> Policy:
+    path = directory / POLICY
+    if not path.exists():
+        raise ConfigError(
+            f"The kit {directory} has no policy yet. Get policy.fhev from the authority, then: "
+            f"fheval consortium update {directory} policy.fhev"
+        )
+    try:
+        policy = open_policy(files.read_public(path), anchor)
+        policy.check_dates(now=now)
+    except RemoteProtocolError as error:
+        raise ConfigError(f"{path} cannot be used. {error}") from error
+    return policy
 
 
 def _own_record(policy: Policy, name: str) -> MemberRecord:
@@ -184,11 +255,7 @@ def _check_own_keys(identity: Identity, certificate: x509.Certificate, policy: P
             f"Policy version {policy.version} lists another certificate of {record.name}. "
             "Use the newest kit, or ask the authority for a newer policy."
         )
-    if identity.signing_key.reveal().public_key().public_bytes_raw() != record.signing_key().public_bytes_raw():
-        raise ConfigError(
-            f"{member_keys.SIGNING_KEY} does not belong to the certificate of {record.name}. Use the whole kit."
-        )
+    if not certificates.is_for(certificate, identity.signing_key.reveal().public_key()):
+        raise ConfigError(f"{SIGNING_KEY} does not belong to the certificate of {record.name}. Use the whole kit.")
     if identity.opening_key.public_bytes() != record.sealing_key:
-        raise ConfigError(
-            f"{member_keys.OPENING_KEY} is not the key that the policy lists for {record.name}. Use the whole kit."
-        )
+        raise ConfigError(f"{OPENING_KEY} is not the key that the policy lists for {record.name}. Use the whole kit.")

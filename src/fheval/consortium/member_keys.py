@@ -1,6 +1,6 @@
-"""A member's private keys: made at the member or by the authority, and kept in files of mode 0600.
+"""Private keys: made at the member or by the authority, and kept in files of mode 0600.
 
-Three keys for three uses: Ed25519 signs messages, the ML-KEM/X25519 hybrid opens what is sealed to the
+A member has three keys for three uses: Ed25519 signs messages, the ML-KEM/X25519 hybrid opens what is sealed to the
 member, and a P-384 key in OpenSSH's format, as Flower wants it, authenticates the SuperNode.
 """
 
@@ -8,18 +8,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
+from fheval.consortium.certificates import AuthorityKey
 from fheval.consortium.files import private_subdirectory, read_secret, write_public, write_secret
 from fheval.consortium.records import MemberRecord
 from fheval.consortium.sealing import OpeningKey
 from fheval.errors import ConfigError
 from fheval.secrets import Secret
+
+K = TypeVar("K", bound=AuthorityKey)
 
 SIGNING_KEY = "signing.key"
 OPENING_KEY = "opening.key"
@@ -67,13 +72,28 @@ class MemberKeys:
         write_public(supernode / SUPERNODE_PUBLIC, f"{self.supernode_public()}\n".encode())
 
 
-def read_signing_key(path: Path) -> Secret[Ed25519PrivateKey]:
-    """Read an Ed25519 key from a file that only its owner can read."""
+def new_server_key() -> Secret[ec.EllipticCurvePrivateKey]:
+    """Make a TLS key: P-256, because gRPC's TLS refuses Ed25519 in a server's own certificate."""
+    return Secret(ec.generate_private_key(ec.SECP256R1()))
+
+
+def read_private_key(path: Path) -> Secret[PrivateKeyTypes]:
+    """Read a key of whatever kind from a file that only its owner can read."""
     pem = read_secret(path)
     try:
-        key = serialization.load_pem_private_key(pem.reveal(), password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise ConfigError(f"{path} does not hold a private key. Restore it from your backup.") from None
+        return Secret(serialization.load_pem_private_key(pem.reveal(), password=None))
+    except TypeError:
+        raise ConfigError(
+            f"The key in {path} is encrypted. Give a decrypted copy (openssl pkey -in OLD -out NEW), "
+            "and delete the copy afterwards."
+        ) from None
+    except (ValueError, UnsupportedAlgorithm):
+        raise ConfigError(f"{path} holds no private key in PEM format. Check the file and your backup.") from None
+
+
+def read_signing_key(path: Path) -> Secret[Ed25519PrivateKey]:
+    """Read an Ed25519 key from a file that only its owner can read."""
+    key = read_private_key(path).reveal()
     if not isinstance(key, Ed25519PrivateKey):
         raise ConfigError(f"{path} does not hold an Ed25519 key. Restore it from your backup.")
     return Secret(key)
@@ -84,10 +104,7 @@ def read_opening_key(path: Path) -> OpeningKey:
     return OpeningKey.from_pem(read_secret(path), str(path))
 
 
-def private_pem(key: Secret[Ed25519PrivateKey] | Secret[ec.EllipticCurvePrivateKey]) -> Secret[bytes]:
+def private_pem(key: Secret[K]) -> Secret[bytes]:
     """A private key as PKCS #8 in PEM, not encrypted."""
-    return Secret(
-        key.reveal().private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-    )
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    return Secret(key.reveal().private_bytes(*form))

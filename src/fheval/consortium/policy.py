@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from fheval.consortium.certificates import to_the_minute
 from fheval.consortium.records import MemberRecord, Timestamp, TrustAnchor, digest, domain
 from fheval.errors import CohortTooSmall, ConfigError, RemoteProtocolError
 from fheval.protocols import PROTOCOLS
@@ -40,10 +41,8 @@ class Rules(Message, frozen=True, kw_only=True):
         for protocol in self.protocols:
             _require(protocol in PROTOCOLS, f"{protocol!r} is not one of the protocols {', '.join(PROTOCOLS)}")
         _require(len(set(self.protocols)) == len(self.protocols), "A protocol is listed twice")
-        _require(
-            self.finest_precision is None or 0 < self.finest_precision < 1,
-            "The finest precision must lie between 0 and 1, or be exact",
-        )
+        finest = self.finest_precision
+        _require(finest is None or 0 < finest < 1, "The finest precision must lie between 0 and 1, or be exact")
         _require(self.most_decision_points >= 2, "At least 2 decision points must be allowed")
         _require(self.releases_per_data_set >= 1, "At least one release per data set must be allowed")
 
@@ -109,7 +108,8 @@ class Policy(Message, frozen=True, kw_only=True):
     def check_round(self, study: Study, parties: Sequence[str], *, now: datetime) -> Roster:
         """Refuse a round of a study that breaks a rule, and return the roster of one that breaks none."""
         self.check_dates(now=now)
-        rules = self.rules
+        rules, points, cohort = self.rules, len(study.grid), study.minimum_cohort
+        most, least = rules.most_decision_points, rules.minimum_cohort
         if study.protocol not in rules.protocols:
             raise _broken(f"Protocol {study.protocol!r} is not allowed; these are: {', '.join(rules.protocols)}")
         asked = "an exact release" if study.precision is None else f"a precision of {study.precision:g}"
@@ -118,49 +118,35 @@ class Policy(Message, frozen=True, kw_only=True):
         finest = rules.finest_precision
         if finest is not None and (study.precision is None or study.precision < finest):
             raise _broken(f"The round asks for {asked}; the finest allowed is {finest:g}")
-        if not 2 <= len(study.grid) <= rules.most_decision_points:
-            raise _broken(
-                f"The round asks for {len(study.grid)} decision points; "
-                f"between 2 and {rules.most_decision_points} are allowed"
-            )
+        if not 2 <= points <= most:
+            raise _broken(f"The round asks for {points} decision points; between 2 and {most} are allowed")
         if study.release == "curve" and not rules.allow_curves:
             raise _broken("The round asks for a curve, and releasing curves is not allowed")
-        if study.minimum_cohort < rules.minimum_cohort:
-            raise _broken(
-                f"The round would go on with {study.minimum_cohort} parties; "
-                f"the policy asks for at least {rules.minimum_cohort}"
-            )
+        if cohort < least:
+            raise _broken(f"The round would go on with {cohort} parties; the policy asks for at least {least}")
         return self.roster(parties)
 
     def check_dates(self, *, now: datetime) -> None:
-        if now.timestamp() > self.not_after:
-            raise _broken(
-                f"Policy version {self.version} expired on {_day(self.not_after)}",
-                "Ask the consortium's authority for a new version.",
-            )
-        if now.timestamp() < self.not_before:
-            raise _broken(
-                f"Policy version {self.version} is not valid before {_day(self.not_before)}",
-                "Check this machine's clock.",
-            )
+        which, start, end = f"Policy version {self.version}", self.not_before, self.not_after
+        if now.timestamp() > end:
+            advice = "Ask the consortium's authority for a new version."
+            raise _broken(f"{which} expired on {to_the_minute(end)}", advice)
+        if now.timestamp() < start:
+            raise _broken(f"{which} is not valid before {to_the_minute(start)}", "Check this machine's clock.")
 
     def check_release(self, released_before: int) -> None:
         """Refuse one more release from a data set that has used up its releases."""
-        if released_before >= self.rules.releases_per_data_set:
-            raise _broken(
-                f"This data set has had {released_before} releases; {self.rules.releases_per_data_set} are allowed"
-            )
+        most = self.rules.releases_per_data_set
+        if released_before >= most:
+            raise _broken(f"This data set has had {released_before} releases; {most} are allowed")
 
     def check_succeeds(self, older: Policy) -> None:
         """Refuse to replace a policy by an older or equal version, or by another consortium's."""
         if self.consortium != older.consortium:
             raise _broken(f"The policy is of {self.consortium}, not of {older.consortium}", culprit="authority")
         if self.version <= older.version:
-            raise _broken(
-                f"Policy version {self.version} does not replace version {older.version}",
-                "Only a higher version does.",
-                culprit="authority",
-            )
+            what = f"Policy version {self.version} does not replace version {older.version}"
+            raise _broken(what, "Only a higher version does.", culprit="authority")
 
     def _members(self, names: Sequence[str]) -> tuple[MemberRecord, ...]:
         known = {record.name: record for record in self.members}
@@ -190,11 +176,8 @@ def open_policy(data: bytes, anchor: TrustAnchor) -> Policy:
     try:
         anchor.policy_key.verify(signed.signature, domain(_SIGNED) + signed.policy)
     except InvalidSignature:
-        raise _broken(
-            "The policy was not signed by this consortium's authority, or was altered afterwards",
-            "Get it from the authority again.",
-            culprit="authority",
-        ) from None
+        what = "The policy was not signed by this consortium's authority, or was altered afterwards"
+        raise _broken(what, "Get it from the authority again.", culprit="authority") from None
     policy = decode(signed.policy, Policy, sender="authority")
     if encode(policy) != signed.policy:
         raise _broken("The policy is not in canonical form", culprit="authority")
@@ -209,11 +192,9 @@ def _check_content(policy: Policy, anchor: TrustAnchor) -> None:
     policy.rules.check()
     _require(policy.version >= 1, "A policy's version starts at 1")
     _require(policy.not_before < policy.not_after, "A policy must begin before it ends")
-    _require(
-        len(policy.members) >= policy.rules.minimum_cohort,
-        f"The policy lists {len(policy.members)} members and asks for a cohort of "
-        f"{policy.rules.minimum_cohort}: no round could run. Enrol more members first",
-    )
+    members, cohort = len(policy.members), policy.rules.minimum_cohort
+    lists = f"The policy lists {members} members and asks for a cohort of {cohort}"
+    _require(members >= cohort, f"{lists}: no round could run. Enrol more members first")
     for record in policy.members:
         anchor.check_issued(record)
     _check_distinct(policy.members)
@@ -243,7 +224,3 @@ def _broken(
     culprit: str = "aggregator",
 ) -> RemoteProtocolError:
     return RemoteProtocolError(f"{what}. {advice}", step="policy", culprit=culprit)
-
-
-def _day(seconds: int) -> str:
-    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M} UTC"

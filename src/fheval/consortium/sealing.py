@@ -8,6 +8,7 @@ beside it does.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
@@ -23,19 +24,17 @@ _MLKEM_PUBLIC_BYTES = 1184
 _PEM_BLOCK = re.compile(rb"-----BEGIN PRIVATE KEY-----.*?-----END PRIVATE KEY-----\n?", re.DOTALL)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class OpeningKey:
     """A member's private key for what is sealed to it; it neither prints nor pickles."""
 
-    __slots__ = ("_mlkem", "_x25519")
-
-    def __init__(self, mlkem: MLKEM768PrivateKey, x25519: X25519PrivateKey) -> None:
-        self._mlkem = Secret(mlkem)
-        self._x25519 = Secret(x25519)
+    _mlkem: Secret[MLKEM768PrivateKey]
+    _x25519: Secret[X25519PrivateKey]
 
     @classmethod
     def generate(cls) -> OpeningKey:
         try:
-            return cls(MLKEM768PrivateKey.generate(), X25519PrivateKey.generate())
+            return cls(Secret(MLKEM768PrivateKey.generate()), Secret(X25519PrivateKey.generate()))
         except UnsupportedAlgorithm:
             raise _no_mlkem() from None
 
@@ -52,7 +51,7 @@ class OpeningKey:
             raise _bad_file(source) from None
         if not isinstance(mlkem, MLKEM768PrivateKey) or not isinstance(x25519, X25519PrivateKey):
             raise _bad_file(source)
-        return cls(mlkem, x25519)
+        return cls(Secret(mlkem), Secret(x25519))
 
     def to_pem(self) -> Secret[bytes]:
         """Both halves as PKCS #8, one after the other."""

@@ -1,4 +1,7 @@
-"""The aggregator's ServerApp: drives one round among the members' vaults. It sees bytes that it cannot open."""
+"""The aggregator's ServerApp: drives one round among the members' vaults. It sees bytes that it cannot open.
+
+The registry says where to send a member's messages. Who has answered, only the signature in the reply tells.
+"""
 
 from __future__ import annotations
 
@@ -7,30 +10,27 @@ import time
 from datetime import datetime, timezone
 from pathlib import Path
 
+import msgspec
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fheval.aggregator.conductor import Report, conduct, drive
+from fheval.aggregator.conductor import conduct, drive
+from fheval.aggregator.round_in_play import Exchange
 from fheval.consortium import load_aggregator_kit
 from fheval.engines import load_engine
-from fheval.errors import ConfigError, FhevalError
-from fheval.flower.addresses import addresses
-from fheval.flower.exchange import FlowerExchange
-from fheval.flower.orders import (
-    Failure,
-    Order,
-    OrderEnd,
-    Summary,
-    TriedRound,
-    keep_keys,
-    kept_keys,
-    read_order,
-    write_end,
-)
-from fheval.flower.state import STATE_VARIABLE, State
+from fheval.errors import ConfigError, FhevalError, RemoteProtocolError
+from fheval.flower import orders
+from fheval.flower.exchange import FlowerExchange, connected, online
+from fheval.flower.orders import Failure, Order, OrderEnd, Summary, TriedRound
+from fheval.flower.state import STATE_VARIABLE, Registry, State
+from fheval.party.context import read_reply
+from fheval.party.messages import Hello, request
+from fheval.protocols.base import Stage
 from fheval.secrets import SystemRandomness
 from fheval.study import Study
 from fheval.version import __version__
+
+_CHALLENGE_BYTES = 32
 
 app = ServerApp()
 
@@ -42,47 +42,66 @@ def main(grid: Grid, context: Context) -> None:
         raise ConfigError("This SuperLink was not started by fheval. Start it with: fheval aggregator up")
     state = State.at(Path(os.environ[STATE_VARIABLE]))
     name = str(context.run_config["order"])
-    order = read_order(state, name)
+    order = orders.read_order(state, name)
     try:
         summary = carry_out(grid, state, order)
     except FhevalError as error:
-        write_end(state, name, OrderEnd(failure=Failure.of(error)))
+        orders.write_end(state, name, OrderEnd(failure=Failure.of(error)))
         raise
-    write_end(state, name, OrderEnd(summary=summary))
+    orders.write_end(state, name, OrderEnd(summary=summary))
 
 
 def carry_out(grid: Grid, state: State, order: Order) -> Summary:
-    """One evaluation among the members that are connected."""
+    """One evaluation among the members that are connected, and what the operator is told of it."""
     start = time.monotonic()
     policy = load_aggregator_kit(Path(order.kit), now=datetime.now(timezone.utc)).policy
-    nodes = addresses(grid, state.read_registry(), order.members, patience=order.patience, timeout=order.timeout)
+    nodes = _addresses(grid, state.read_registry(), order)
     engine = load_engine(order.engine)
     study = Study.from_bytes(order.study)
     post = FlowerExchange(grid, nodes, order.timeout)
-    keys = kept_keys(state, policy=policy.hash())
+    keys = orders.kept_keys(state, policy=policy.hash())
     report = drive(conduct(study, sorted(nodes), policy, engine, SystemRandomness(), keys=keys), post)
-    keep_keys(state, report.keys, policy=policy.hash())
-    return summarise(order, report, post, decision_points=len(study.grid), seconds=time.monotonic() - start)
-
-
-def summarise(order: Order, report: Report, post: FlowerExchange, *, decision_points: int, seconds: float) -> Summary:
-    """What the operator is told: who took part, how long it took, how much was sent."""
+    orders.keep_keys(state, report.keys, policy=policy.hash())
     return Summary(
         round=report.round.id,
         protocol=report.round.protocol,
         engine=report.round.engine,
-        decision_points=decision_points,
+        decision_points=len(study.grid),
         precision="exact" if report.round.precision is None or report.round.sums else report.round.precision,
         roster=report.roster,
         # Those who were not even connected count as well.
         dropouts=tuple(name for name in order.members if name not in report.roster),
         confirmed=report.confirmed,
         leader=report.round.leader,
-        attempts=tuple(
-            TriedRound(round=tried.round, leader=tried.leader, failure=tried.failure) for tried in report.attempts
-        ),
+        attempts=msgspec.convert(report.attempts, tuple[TriedRound, ...], from_attributes=True),
         exchanges=post.exchanges,
-        seconds={"total": seconds, **post.seconds},
+        seconds={"total": time.monotonic() - start, **post.seconds},
         bytes={"sent": post.sent, "received": post.received},
         fheval=__version__,
     )
+
+
+def _addresses(grid: Grid, registry: Registry, order: Order) -> dict[str, int]:
+    """The SuperNodes of the members that are connected."""
+    if not registry.members:
+        return _ask_names(grid, order)
+    known = {name: entry.node for name, entry in registry.members.items() if name in order.members}
+    there = online(grid, known.values(), order.patience)
+    return {name: node for name, node in known.items() if node in there}
+
+
+def _ask_names(grid: Grid, order: Order) -> dict[str, int]:
+    """Ask each vault for its name: nobody has registered the SuperNodes of a simulation."""
+    there = connected(grid, lambda found: len(found) >= len(order.members), order.patience)
+    nodes = {str(node): node for node in there}
+    hello = request(Stage.HELLO, Hello(challenge=SystemRandomness().draw(_CHALLENGE_BYTES)))
+    asked = Exchange(stage=Stage.HELLO, round="names", requests=dict.fromkeys(nodes, hello))
+    found: dict[str, int] = {}
+    for node, reply in FlowerExchange(grid, nodes, order.timeout)(asked).items():
+        try:
+            name = read_reply(reply, node).sender
+        except RemoteProtocolError:
+            continue
+        if name in order.members:
+            found[name] = nodes[node]
+    return found

@@ -37,7 +37,7 @@ class RunStatus:
         return self.text.startswith("finished")
 
     @property
-    def well(self) -> bool:
+    def completed(self) -> bool:
         return self.text == "finished:completed"
 
 

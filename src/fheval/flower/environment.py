@@ -20,6 +20,9 @@ _QUIET = {
     "NO_COLOR": "1",
 }
 
+# Where Flower's programs are: beside this Python.
+_PROGRAMS = str(Path(sys.executable).parent)
+
 # How often a SuperExec looks for a new message. Flower's own second would be a fifth of what a message costs.
 _TASK_POLL = {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25"}
 
@@ -28,7 +31,7 @@ def flower_environment(home: Path) -> dict[str, str]:
     """Everything that Flower's processes find in their environment; `home` takes their files instead of ~/.flwr."""
     passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     # Flower starts its own programs by name and finds them beside this Python only if we say where that is.
-    path = os.pathsep.join([str(_programs()), os.environ.get("PATH", os.defpath)])
+    path = os.pathsep.join([_PROGRAMS, os.environ.get("PATH", os.defpath)])
     return {**passed_on, **_QUIET, **_TASK_POLL, "PATH": path, "FLWR_HOME": str(home.absolute())}
 
 
@@ -44,13 +47,9 @@ def require_flower() -> None:
 
 def flower_program(name: str) -> str:
     """The path of one of Flower's programs; a `ConfigError` says how to install them."""
-    found = shutil.which(name, path=str(_programs()))
+    found = shutil.which(name, path=_PROGRAMS)
     if found is None:
         raise ConfigError(
             f"{name} is not installed beside {sys.executable}. Install fheval[flower], on Python 3.11 or newer."
         )
     return found
-
-
-def _programs() -> Path:
-    return Path(sys.executable).parent

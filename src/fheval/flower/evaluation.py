@@ -7,16 +7,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from fheval import errors
 from fheval.aggregator.conductor import DEFAULT_ATTEMPTS
-from fheval.errors import (
-    CohortTooSmall,
-    ConfigError,
-    EngineError,
-    FhevalError,
-    InputError,
-    LocalProtocolError,
-    TransportError,
-)
+from fheval.errors import ConfigError, FhevalError, TransportError
 from fheval.flower.control import Control
 from fheval.flower.orders import Failure, Order, OrderEnd, Summary, clear_order, place_order, read_end
 from fheval.flower.processes import interrupted_by_sigterm
@@ -36,7 +29,7 @@ _EXCHANGES = 6
 
 _KINDS: dict[str, type[FhevalError]] = {
     kind.__name__: kind
-    for kind in (CohortTooSmall, ConfigError, EngineError, InputError, LocalProtocolError, TransportError)
+    for kind in (errors.CohortTooSmall, ConfigError, errors.EngineError, errors.InputError, errors.LocalProtocolError)
 }
 
 
@@ -50,20 +43,16 @@ def evaluate(state: State, order: Order) -> Summary:
     with interrupted_by_sigterm():
         place_order(state, name, order)
         try:
-            end = _run(state, name, control, running.pid, order)
+            run = control.start(APP, {"order": name})
+            try:
+                end = _wait(state, name, control, run, running.pid, order)
+            except BaseException:
+                with suppress(TransportError):
+                    control.stop(run)
+                raise
         finally:
             clear_order(state, name)
     return _summary(end)
-
-
-def _run(state: State, name: str, control: Control, aggregator: int, order: Order) -> OrderEnd:
-    run = control.start(APP, {"order": name})
-    try:
-        return _wait(state, name, control, run, aggregator, order)
-    except BaseException:
-        with suppress(TransportError):
-            control.stop(run)
-        raise
 
 
 def _wait(state: State, name: str, control: Control, run: int, aggregator: int, order: Order) -> OrderEnd:
@@ -82,7 +71,7 @@ def _wait(state: State, name: str, control: Control, run: int, aggregator: int, 
     while not (status := control.status(run)).ended:
         if time.monotonic() > deadline:
             raise TransportError(f"Run {run} did not end after its round and was stopped.")
-    if end.summary is not None and not status.well:
+    if end.summary is not None and not status.completed:
         raise TransportError(f"Run {run} ended as {status.text!r} after its round. The aggregator's output says why.")
     return end
 
@@ -90,10 +79,9 @@ def _wait(state: State, name: str, control: Control, run: int, aggregator: int, 
 def _runs(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
+    except OSError as error:
+        # One that we may not send signals to is there all the same.
+        return isinstance(error, PermissionError)
     return True
 
 

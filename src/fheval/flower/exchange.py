@@ -86,15 +86,11 @@ class FlowerExchange:
 def online(grid: Grid, wanted: Iterable[int], patience: float) -> frozenset[int]:
     """Those of the wanted SuperNodes that are connected, after waiting up to `patience` seconds for all of them."""
     needed = frozenset(wanted)
-    return needed & _await_nodes(grid, lambda found: needed <= found, patience)
+    return needed & connected(grid, lambda found: needed <= found, patience)
 
 
-def connected(grid: Grid, number: int, patience: float) -> frozenset[int]:
-    """All SuperNodes that are connected, after waiting up to `patience` seconds for that many."""
-    return _await_nodes(grid, lambda found: len(found) >= number, patience)
-
-
-def _await_nodes(grid: Grid, enough: Callable[[frozenset[int]], bool], patience: float) -> frozenset[int]:
+def connected(grid: Grid, enough: Callable[[frozenset[int]], bool], patience: float) -> frozenset[int]:
+    """All SuperNodes that are connected, after waiting up to `patience` seconds until they are enough."""
     deadline = time.monotonic() + patience
     while not enough(found := frozenset(grid.get_node_ids())) and time.monotonic() < deadline:
         time.sleep(_LOOK_EVERY)

@@ -11,8 +11,8 @@ import asyncio
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager, closing
 from pathlib import Path
 
 import h11
@@ -29,8 +29,6 @@ _BODY_BYTES = 32 << 20
 _CONNECTIONS = 1024
 # For each step of a conversation. SuperLink answers at once, and a SuperNode's idle connection may as well be closed.
 _STEP_SECONDS = 60.0
-
-_FAILURES = (h11.ProtocolError, OSError, asyncio.TimeoutError, asyncio.IncompleteReadError)
 
 
 class _Line:
@@ -70,7 +68,7 @@ class Gate:
         try:
             if len(self._members) <= _CONNECTIONS:
                 await self._converse(_Line(h11.SERVER, reader, writer))
-        except _FAILURES:
+        except (h11.ProtocolError, OSError, asyncio.TimeoutError, asyncio.IncompleteReadError):
             return
         finally:
             self._members.discard(writer)
@@ -92,25 +90,18 @@ class Gate:
 
     async def _pass(self, request: h11.Request, member: _Line) -> None:
         try:
-            async with self._to_superlink() as superlink:
+            # A connection for each request: one kept open might be closed by SuperLink just when it is used again.
+            connecting = asyncio.open_connection(*self._inside, ssl=self._trusted)
+            reader, writer = await asyncio.wait_for(connecting, _STEP_SECONDS)
+            with closing(writer):
+                superlink = _Line(h11.CLIENT, reader, writer)
                 await superlink.send(_for_one_exchange(request))
-                await _relay_body(member, superlink, limit=_BODY_BYTES)
+                await _relay_body(member, superlink)
                 await _relay_answer(superlink, member)
         except OSError:
             # SuperLink starts, stops or is gone: a SuperNode tries again.
             if member.http.our_state is h11.SEND_RESPONSE:
                 await _answer(member, 503, b"The SuperLink does not answer.\n")
-
-    @asynccontextmanager
-    async def _to_superlink(self) -> AsyncIterator[_Line]:
-        # A connection for each request: one kept open might be closed by SuperLink just when it is used again.
-        reader, writer = await asyncio.wait_for(
-            asyncio.open_connection(*self._inside, ssl=self._trusted), _STEP_SECONDS
-        )
-        try:
-            yield _Line(h11.CLIENT, reader, writer)
-        finally:
-            writer.close()
 
 
 def is_passed(request: h11.Request) -> bool:
@@ -123,8 +114,8 @@ def _for_one_exchange(request: h11.Request) -> h11.Request:
     return h11.Request(method=request.method, target=request.target, headers=[*kept, (b"connection", b"close")])
 
 
-async def _relay_body(source: _Line, target: _Line, *, limit: int) -> None:
-    left = limit
+async def _relay_body(source: _Line, target: _Line) -> None:
+    left = _BODY_BYTES
     while True:
         event = await source.receive()
         if isinstance(event, h11.Data):
@@ -147,7 +138,7 @@ async def _relay_answer(superlink: _Line, member: _Line) -> None:
         raise ConnectionResetError
     kept = [(name, value) for name, value in response.headers if name != b"connection"]
     await member.send(h11.Response(status_code=response.status_code, headers=kept, reason=response.reason))
-    await _relay_body(superlink, member, limit=_BODY_BYTES)
+    await _relay_body(superlink, member)
 
 
 async def _answer(member: _Line, status: int, text: bytes) -> None:
@@ -157,22 +148,20 @@ async def _answer(member: _Line, status: int, text: bytes) -> None:
     await member.send(h11.EndOfMessage())
 
 
-@contextmanager
-def reserved(host: str, port: int) -> Iterator[socket.socket]:
+def reserved(host: str, port: int) -> socket.socket:
     """Take an address that the gate will listen on, before anything is started that takes long."""
-    complaint = f"{host}:{port} cannot be listened on ({{}}). Choose another --host or --port."
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except OSError as error:
-        raise ConfigError(complaint.format(error.strerror)) from error
-    with socket.socket(family, kind, protocol) as taken:
-        # A port that the last aggregator has just left is not in use.
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
+        with ExitStack() as on_failure:
+            taken = on_failure.enter_context(socket.socket(family, kind, protocol))
+            # A port that the last aggregator has just left is not in use.
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             taken.bind(address)
-        except OSError as error:
-            raise ConfigError(complaint.format(error.strerror)) from error
-        yield taken
+            on_failure.pop_all()
+            return taken
+    except OSError as error:
+        complaint = f"{host}:{port} cannot be listened on ({error.strerror}). Choose another --host or --port."
+        raise ConfigError(complaint) from error
 
 
 @asynccontextmanager

@@ -9,11 +9,8 @@ import msgspec
 
 from fheval.aggregator.round_in_play import EpochKeys
 from fheval.consortium.files import replace_public
-from fheval.engines import Parameters
 from fheval.errors import FhevalError, LocalProtocolError
 from fheval.flower.state import State
-from fheval.party.messages import Epoch
-from fheval.protocols.round import PublicSetup
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +62,6 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, error: FhevalError) -> Failure:
-        """Note an error for the process that waits for the round."""
         return cls(kind=type(error).__name__, message=str(error))
 
 
@@ -76,15 +72,9 @@ class OrderEnd(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
 
 
-class _StoredKeys(msgspec.Struct, frozen=True, kw_only=True):
+class _KeptKeys(msgspec.Struct, frozen=True, kw_only=True):
     policy: bytes
-    epoch: Epoch
-    parties: tuple[str, ...]
-    engine: str
-    parameters: tuple[Parameters, ...]
-    public: PublicSetup
-    box: bytes
-    bundles: dict[str, bytes]
+    keys: EpochKeys
 
 
 def place_order(state: State, name: str, order: Order) -> None:
@@ -107,11 +97,8 @@ def write_end(state: State, name: str, end: OrderEnd) -> None:
 
 def read_end(state: State, name: str) -> OrderEnd | None:
     """As `evaluate`: how it went; None as long as nobody has said."""
-    try:
-        data = state.outcome(name).read_bytes()
-    except FileNotFoundError:
-        return None
-    return msgspec.json.decode(data, type=OrderEnd)
+    path = state.outcome(name)
+    return msgspec.json.decode(path.read_bytes(), type=OrderEnd) if path.exists() else None
 
 
 def clear_order(state: State, name: str) -> None:
@@ -122,33 +109,13 @@ def clear_order(state: State, name: str) -> None:
 
 def keep_keys(state: State, keys: EpochKeys, *, policy: bytes) -> None:
     """As the ServerApp: keep what later rounds under the policy of this hash may use again. It opens nothing."""
-    stored = _StoredKeys(
-        policy=policy,
-        epoch=keys.epoch,
-        parties=keys.parties,
-        engine=keys.engine,
-        parameters=msgspec.convert(keys.parameters, tuple[Parameters, ...]),
-        public=keys.public,
-        box=keys.box,
-        bundles=dict(keys.bundles),
-    )
-    replace_public(state.keys, msgspec.msgpack.encode(stored))
+    replace_public(state.keys, msgspec.msgpack.encode(_KeptKeys(policy=policy, keys=keys)))
 
 
 def kept_keys(state: State, *, policy: bytes) -> EpochKeys | None:
     """As the ServerApp: what an earlier round has left, if it can still be read and the policy is still the same."""
     try:
-        stored = msgspec.msgpack.decode(state.keys.read_bytes(), type=_StoredKeys)
+        kept = msgspec.msgpack.decode(state.keys.read_bytes(), type=_KeptKeys)
     except (FileNotFoundError, msgspec.DecodeError, ValueError):
         return None
-    if stored.policy != policy:
-        return None
-    return EpochKeys(
-        epoch=stored.epoch,
-        parties=stored.parties,
-        engine=stored.engine,
-        parameters=stored.parameters,
-        public=stored.public,
-        box=stored.box,
-        bundles=stored.bundles,
-    )
+    return kept.keys if kept.policy == policy else None

@@ -67,10 +67,13 @@ class Child:
             command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=_STANDARD_ERROR, start_new_session=True
         )
         self._family: list[Process] = []
+        self.pid = self._process.pid
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def status(self) -> int | None:
         """Its exit status; None while it runs. Ask now and then, so that its children are known when it ends."""
@@ -122,5 +125,4 @@ def free_port(host: str = "127.0.0.1") -> int:
     """A port that nobody listens on at this moment."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+        return int(probe.getsockname()[1])

@@ -18,10 +18,9 @@ import msgspec
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fheval.consortium.aggregator_kit import new_server_key
+from fheval.consortium.certificates import Issuer, authority_certificate
 from fheval.consortium.files import check_private_directory, private_subdirectory, replace_public, write_secret
-from fheval.consortium.issuing import authority_certificate, issue_server
-from fheval.consortium.member_keys import private_pem
+from fheval.consortium.member_keys import new_server_key, private_pem
 from fheval.errors import ConfigError
 from fheval.secrets import Secret
 
@@ -71,6 +70,7 @@ class State:
         self.inside_authority = directory / "inside" / "authority.pem"
         # What later rounds may use again of an earlier one's set-up.
         self.keys = directory / "keys"
+        # What `evaluate` asks of the ServerApp, and how that went.
         self._rounds = directory / "rounds"
         self._running = directory / "running.json"
         self._registry = directory / "registry.json"
@@ -87,11 +87,9 @@ class State:
         return state
 
     def request(self, name: str) -> Path:
-        """The file in which `evaluate` tells the ServerApp what to do."""
         return self._rounds / f"{name}.request"
 
     def outcome(self, name: str) -> Path:
-        """The file in which the ServerApp tells `evaluate` how it went."""
         return self._rounds / f"{name}.outcome"
 
     @contextmanager
@@ -146,8 +144,8 @@ class State:
         private_subdirectory(self.inside_key.parent)
         authority_key, server_key = Ed25519PrivateKey.generate(), new_server_key()
         authority = authority_certificate("inside", authority_key, now=now, days=_INSIDE_DAYS)
-        public, hosts = server_key.reveal().public_key(), [LOOPBACK]
-        server = issue_server(authority, Secret(authority_key), "superlink", public, hosts, now=now, days=_INSIDE_DAYS)
+        issuer, public = Issuer(authority, Secret(authority_key)), server_key.reveal().public_key()
+        server = issuer.server("superlink", public, [LOOPBACK], now=now, days=_INSIDE_DAYS)
         write_secret(self.inside_key, private_pem(server_key))
         replace_public(self.inside_certificate, server.public_bytes(serialization.Encoding.PEM))
         replace_public(self.inside_authority, authority.public_bytes(serialization.Encoding.PEM))

@@ -7,8 +7,7 @@ import os
 import ssl
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime
 from threading import Event
 
@@ -28,12 +27,8 @@ def run_aggregator(
     kit: AggregatorKit, state: State, host: str, port: int, *, now: datetime, on_ready: Callable[[], None]
 ) -> None:
     """Run SuperLink and gate until a signal ends them; a SuperLink that ends by itself is a `TransportError`."""
-    with (
-        told_to_stop() as told,
-        state.held(),
-        reserved(host, port) as outside,
-        _superlink(state, now=now) as (child, inside),
-    ):
+    inside = free_port(LOOPBACK)
+    with told_to_stop() as told, state.held(), reserved(host, port) as outside, _start(state, inside, now=now) as child:
         _wait_until_healthy(child, state, inside, told)
         register_members(kit, state, Control(state, inside), told)
         if told.is_set():
@@ -60,13 +55,11 @@ def run_aggregator(
             state.forget_running()
 
 
-@contextmanager
-def _superlink(state: State, *, now: datetime) -> Iterator[tuple[Child, int]]:
+def _start(state: State, port: int, *, now: datetime) -> Child:
     state.renew_inside(now=now)
-    inside = free_port(LOOPBACK)
     command = [
         flower_program("flower-superlink"),
-        *("--host", LOOPBACK, "--port", str(inside)),
+        *("--host", LOOPBACK, "--port", str(port)),
         *("--ssl-certfile", str(state.inside_certificate)),
         *("--ssl-keyfile", str(state.inside_key)),
         *("--ssl-ca-certfile", str(state.inside_authority)),
@@ -74,11 +67,7 @@ def _superlink(state: State, *, now: datetime) -> Iterator[tuple[Child, int]]:
         "--enable-supernode-auth",
         "--disable-runtime-dependency-installation",
     ]
-    child = Child(command, {**flower_environment(state.flower_home), STATE_VARIABLE: str(state.directory)})
-    try:
-        yield child, inside
-    finally:
-        child.stop()
+    return Child(command, {**flower_environment(state.flower_home), STATE_VARIABLE: str(state.directory)})
 
 
 def _wait_until_healthy(child: Child, state: State, port: int, told: Event) -> None:

@@ -71,15 +71,11 @@ def run_supernode(node: SuperNode, say: Callable[[str], None]) -> None:
 
 def _run_once(node: SuperNode, told: Event) -> int | None:
     """Run it until it ends, and return its exit status; None when we were told to stop it."""
-    child = Child(node.command(), flower_environment(node.home))
-    try:
+    with Child(node.command(), flower_environment(node.home)) as child:
         while not told.wait(_LOOK_EVERY):
-            status = child.status()
-            if status is not None:
+            if (status := child.status()) is not None:
                 return status
         return None
-    finally:
-        child.stop()
 
 
 def _check_address(address: str) -> None:
