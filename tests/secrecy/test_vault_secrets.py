@@ -19,7 +19,7 @@ from fheval.aggregator.conductor import drive
 from fheval.counting import Grid
 from fheval.engines import load_engine
 from fheval.party import epoch
-from fheval.party.ledger_records import Entry
+from fheval.party.ledger import Entry
 from fheval.party.messages import REFUSAL, Epoch, Relay, Submit, request
 from fheval.party.steps import Answered
 from fheval.protocols import padding

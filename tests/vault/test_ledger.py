@@ -12,9 +12,8 @@ import pytest
 
 from fheval.counting import Grid
 from fheval.errors import ConfigError
-from fheval.party.ledger import KEPT_ROUNDS, Ledger
+from fheval.party.ledger import KEPT_ROUNDS, Entry, Ledger, Use
 from fheval.party.ledger_file import _PERMANENT
-from fheval.party.ledger_records import Entry, Use
 from fheval.party.messages import Epoch
 from fheval.protocols.base import Stage
 from fheval.protocols.round import Ending, Round, Verdict

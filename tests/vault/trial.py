@@ -23,8 +23,7 @@ from fheval.engines.clear import ClearEngine
 from fheval.party.columns import AllowedColumns
 from fheval.party.core import VaultCore
 from fheval.party.data_set import DataSet
-from fheval.party.ledger import Ledger
-from fheval.party.ledger_records import History
+from fheval.party.ledger import History, Ledger
 from fheval.protocols import PROTOCOLS
 from fheval.protocols.base import Stage
 from fheval.protocols.round import Round

@@ -252,7 +252,7 @@ def _write(path: Path, text: str) -> None:
     if _is_special(path):
         path.write_text(text, encoding="utf-8")
     else:
-        from fheval.report.files import replace_file
+        from fheval.report.page import replace_file
 
         replace_file(path, text)
 

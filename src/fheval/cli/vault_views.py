@@ -14,8 +14,7 @@ from fheval.consortium import Kit
 from fheval.evaluation import Row
 from fheval.evaluation.curves import read_curves
 from fheval.evaluation.result import curve_fields, only_auc, result_rows
-from fheval.party.ledger import Ledger
-from fheval.party.ledger_records import History
+from fheval.party.ledger import History, Ledger
 from fheval.party.process import VaultFiles
 from fheval.protocols.round import Ending
 from fheval.report.account import number_in_words

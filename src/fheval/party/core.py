@@ -21,8 +21,7 @@ from fheval.engines import Engine
 from fheval.errors import CohortTooSmall, ConfigError, EngineError, FhevalError, RemoteProtocolError
 from fheval.party.context import RoundContext
 from fheval.party.data_set import DataSet
-from fheval.party.ledger import Ledger
-from fheval.party.ledger_records import Entry, RoundRecord
+from fheval.party.ledger import Entry, Ledger, RoundRecord
 from fheval.party.messages import (
     REFUSAL,
     REQUESTS,

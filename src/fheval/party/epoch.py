@@ -1,24 +1,29 @@
 """Key epochs: the leader makes FHE keys and seed, boxes them up, and seals the box's key for each party.
 
 FHE secret keys have most of a megabyte, the same for everybody. So they lie in one box under a fresh symmetric key, and
-only that key is sealed for each party: a hundred parties cost the leader little more than five.
+only that key is sealed for each party: a hundred parties cost the leader little more than five. A vault opens an epoch
+when it is needed and keeps it in memory; on disk are only the bundle and the box, as the leader sealed them.
 """
 
 from __future__ import annotations
 
+import re
+from collections import OrderedDict
 from collections.abc import Container
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 
 import msgspec
 
-from fheval.consortium import BundleContext, Identity, MemberRecord, bundle_id, open_bundle, seal_bundle
+from fheval.consortium import BundleContext, Identity, Kit, MemberRecord, open_bundle, seal_bundle
+from fheval.consortium.bundle import LIFETIME
 from fheval.engines import Engine
 from fheval.errors import RemoteProtocolError
 from fheval.party.context import RoundContext
+from fheval.party.ledger import EpochBytes, EpochRecord, Ledger
 from fheval.party.messages import KeySetUp
-from fheval.protocols.round import AGGREGATOR, PartySecrets, leader_set_up
+from fheval.protocols.round import AGGREGATOR, ROUND_ID_BYTES, PartySecrets, leader_set_up
 from fheval.secrets import Randomness, SealBroken, Secret, seal, unseal
 
 _BOX_KEY_BYTES = 32
@@ -31,18 +36,6 @@ class _BoxContent(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
     def __repr__(self) -> str:
         return "<secrets of an epoch>"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochBytes:
-    """What one party got of an epoch, as it came: only the party's own opening key opens it."""
-
-    bundle: bytes = field(repr=False)
-    box: bytes = field(repr=False)
-
-    def id(self, leader: str) -> bytes:
-        """Give the id by which the bundle is recognised when it comes again."""
-        return bundle_id(self.bundle, sender=leader)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,3 +116,80 @@ def _leader_record(context: RoundContext) -> MemberRecord:
             culprit=AGGREGATOR,
         )
     return context.members[leader]
+
+
+_EPOCH_ID = re.compile(rf"[0-9a-f]{{{2 * ROUND_ID_BYTES}}}")
+
+# The round that runs, and the one that replaces it.
+_IN_MEMORY = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The bundles that were opened before, as the ledger knows them."""
+
+    ledger: Ledger
+
+    def __contains__(self, bundle_id: object) -> bool:
+        return isinstance(bundle_id, bytes) and self.ledger.seen_bundle(bundle_id)
+
+
+class Keyring:
+    """Opens epochs with one kit, and remembers the last few. A kit with another policy needs a keyring of its own."""
+
+    def __init__(self, kit: Kit, ledger: Ledger) -> None:
+        self._kit = kit
+        self._ledger = ledger
+        self._opened: OrderedDict[str, EpochSecrets] = OrderedDict()
+
+    def admit(self, context: RoundContext, sealed: EpochBytes, *, now: datetime) -> PartySecrets:
+        """Open what came with `submit`.
+
+        A bundle that was opened before opens again for its own epoch alone, while it lives.
+        """
+        if not _EPOCH_ID.fullmatch(context.epoch.id):
+            raise _refused(f"An epoch's id has {2 * ROUND_ID_BYTES} hexadecimal digits", AGGREGATOR)
+        known = self._ledger.epoch(context.epoch.id)
+        if known is None:
+            return self._open(context, sealed, _Seen(self._ledger), now=now)
+        if known.epoch != context.epoch or sealed.id(context.epoch.leader) != known.bundle_id:
+            raise _refused("Other keys than before came for the same epoch", AGGREGATOR)
+        self._require_current(known, now)
+        return self._kept(context) if context.epoch.id in self._opened else self._open(context, sealed, (), now=now)
+
+    def secrets(self, context: RoundContext, *, now: datetime) -> PartySecrets:
+        """The secrets of an epoch that was admitted, or made here, before."""
+        epoch = context.epoch
+        known = self._ledger.epoch(epoch.id)
+        if known is None:
+            raise _refused("The keys of this round never came", AGGREGATOR)
+        self._require_current(known, now)
+        if epoch.id not in self._opened:
+            sealed = self._ledger.epoch_bytes(epoch.id)
+            if sealed is None:
+                raise _refused("The keys of this round are gone, after several others", AGGREGATOR)
+            self._open(context, sealed, (), now=now)
+        return self._kept(context)
+
+    def _open(
+        self, context: RoundContext, sealed: EpochBytes, seen: Container[bytes], *, now: datetime
+    ) -> PartySecrets:
+        opened = open_keys(self._kit.identity, context, self._kit.policy.hash(), sealed, seen, now=now)
+        self._opened[context.epoch.id] = opened
+        while len(self._opened) > _IN_MEMORY:
+            self._opened.popitem(last=False)
+        return self._kept(context)
+
+    def _kept(self, context: RoundContext) -> PartySecrets:
+        opened = self._opened[context.epoch.id]
+        opened.require_suited(context)
+        return opened.secrets
+
+    @staticmethod
+    def _require_current(known: EpochRecord, now: datetime) -> None:
+        if now > known.since + LIFETIME:
+            raise _refused(f"The keys of the epoch are older than {LIFETIME.days} day", AGGREGATOR)
+
+
+def _refused(why: str, culprit: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{why}. Start a new round with fresh keys.", step="bundle", culprit=culprit)

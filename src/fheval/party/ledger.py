@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
@@ -17,14 +18,83 @@ from typing import Any
 import msgspec
 
 from fheval import wire
+from fheval.consortium import bundle_id
 from fheval.errors import ConfigError
-from fheval.party.epoch import EpochBytes
 from fheval.party.ledger_file import hold, is_held, open_for_reading, open_for_writing, transaction
-from fheval.party.ledger_records import Entry, EpochRecord, History, RoundRecord, Use
 from fheval.party.messages import Epoch, Opening
 from fheval.protocols.base import Stage
-from fheval.protocols.round import verdict_from_bytes, verdict_to_bytes
+from fheval.protocols.round import Round, Verdict, verdict_from_bytes, verdict_to_bytes
 from fheval.study import Study
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochBytes:
+    """What one party got of an epoch, as it came: only the party's own opening key opens it."""
+
+    bundle: bytes = field(repr=False)
+    box: bytes = field(repr=False)
+
+    def id(self, leader: str) -> bytes:
+        """Give the id by which the bundle is recognised when it comes again."""
+        return bundle_id(self.bundle, sender=leader)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundRecord:
+    """What the ledger knows of a round that goes on: what it is about, and the stages answered, in their order."""
+
+    opening: Opening
+    epoch: Epoch
+    answered: dict[Stage, bytes]
+    roster: tuple[str, ...] | None
+    aborted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochRecord:
+    """What the ledger knows of an epoch; the bundle itself may have been dropped."""
+
+    epoch: Epoch
+    bundle_id: bytes
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """That a round takes releases from a data set."""
+
+    data_set: str
+    releases: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """Everything that one answer writes."""
+
+    opening: Opening
+    epoch: Epoch
+    stage: Stage
+    request: bytes = field(repr=False)
+    reply: bytes = field(repr=False)
+    keys: EpochBytes | None = None
+    roster: tuple[str, ...] | None = None
+    use: Use | None = None
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """One round as the operator of the vault sees it."""
+
+    study: Study
+    round: Round
+    began: datetime
+    stages: tuple[Stage, ...]
+    use: Use | None
+    verdict: Verdict | None
+    ended: datetime | None
+    aborted: str | None
+
 
 # Retries come within seconds or minutes; the replies of a paper protocol have tens of megabytes.
 KEPT_ROUNDS = 4

@@ -16,10 +16,8 @@ from fheval.engines import Engine
 from fheval.errors import ConfigError, RemoteProtocolError
 from fheval.party.context import RoundContext
 from fheval.party.data_set import DataSet
-from fheval.party.epoch import EpochBytes, make_keys
-from fheval.party.keyring import Keyring
-from fheval.party.ledger import Ledger
-from fheval.party.ledger_records import RoundRecord, Use
+from fheval.party.epoch import Keyring, make_keys
+from fheval.party.ledger import EpochBytes, Ledger, RoundRecord, Use
 from fheval.party.messages import Relay, Reply, Submission, Submit
 from fheval.party.terms import releases_of
 from fheval.protocols.base import Answer, Seat, Stage

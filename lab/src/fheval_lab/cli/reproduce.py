@@ -15,7 +15,7 @@ from fheval.cli import options
 from fheval.cli.progress import weighted_bar
 from fheval.engines import load_engine
 from fheval.errors import ConfigError
-from fheval.report.files import replace_file
+from fheval.report.page import replace_file
 
 if TYPE_CHECKING:
     from fheval_lab.reproduce.run import Outcome

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fheval.report.files import replace_file
+from fheval.report.page import replace_file
 from fheval.version import __version__
 from fheval_lab.reproduce.rows import Row
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from fheval.errors import ConfigError, TransportError
-from fheval.report.files import replace_file
+from fheval.report.page import replace_file
 from fheval.version import __version__
 from fheval_lab.reproduce import accuracy, communication, divisions, figures, security
 from fheval_lab.reproduce.cells import Cell, Finished, Store
