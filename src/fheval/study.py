@@ -123,7 +123,7 @@ class Study(Message, frozen=True, kw_only=True):
     precision: float | None
     minimum_cohort: int = DEFAULT_MINIMUM_COHORT
     max_samples: int = DEFAULT_MAX_SAMPLES
-    least_rows: int = 1
+    least_rows: int | None = None
     most_rows_per_party: int | None = None
     rounds: int | None = None
     learns: Literal["members"] = "members"
@@ -432,8 +432,8 @@ def _check_terms(study: Study) -> None:
     require_terms(study.precision, study.minimum_cohort, study.max_samples)
     for name in ("minimum_group", "least_rows", "most_rows_per_party", "rounds"):
         value = getattr(study, name)
-        if value is not None and value < 1:
-            raise StudyError(f"{name} is {value}. Use a number from 1.")
+        if value is not None and not 1 <= value <= MOST_SAMPLES:
+            raise StudyError(f"{name} is {value}. Use a number from 1 to {MOST_SAMPLES}.")
     protocol = PROTOCOLS[study.protocol]
     if not protocol.batch and not study.is_one_auc:
         others = " or ".join(each.name for each in PROTOCOLS.values() if each.batch)

@@ -74,7 +74,7 @@ def metadata(wheel: Path, file: str) -> bytes:
 def test_the_products_wheel_holds_the_product_only(product: Path) -> None:
     files = contents(product)
     assert tops(product) == {"fheval"}
-    assert {"fheval/py.typed", "fheval/cli/hospitals.csv", "fheval/report/style.css"} <= files.keys()
+    assert {"fheval/py.typed", "fheval/cli/demo.csv", "fheval/report/style.css"} <= files.keys()
     assert "fheval/flower/app/pyproject.toml" in files
     assert not [name for name in files if "test" in name or "__pycache__" in name]
     assert list(foreign_imports(files)) == []

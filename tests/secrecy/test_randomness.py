@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fheval.engines import clear, container
+from fheval.engines import container
 from fheval.protocols import padded, paper_malicious, paper_semi_honest
 from fheval.protocols.padding import LinearCircuit
 from fheval.protocols.release import RoundedRelease
@@ -38,13 +38,13 @@ def stream(number: int) -> Stream:
 @pytest.mark.parametrize("protocol", ALL)
 def test_a_round_is_a_function_of_its_randomness(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Same bytes in, same bytes out: there is no source of randomness beside the argument and the engine's own."""
-    monkeypatch.setattr(clear, "os", _Numbered())
+    monkeypatch.setattr(container, "os", _Numbered())
     round_ = a_round(protocol, 3)
     assert everything_sent(round_, stream(1)) == everything_sent(round_, stream(1))
 
 
 class _Numbered:
-    """Stands for `os` in the plaintext engine, whose key ids are no secret."""
+    """Stands for `os` in the envelope, whose key ids are no secret."""
 
     def urandom(self, count: int) -> bytes:
         assert count == container.KEY_ID_BYTES
@@ -55,7 +55,7 @@ class _Numbered:
 def test_other_randomness_changes_every_message_that_hides_something(
     protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clear, "os", _Numbered())
+    monkeypatch.setattr(container, "os", _Numbered())
     round_ = a_round(protocol, 3)
     differ = [
         kind

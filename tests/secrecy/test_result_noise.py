@@ -29,7 +29,7 @@ def bits_left(protocol: str, samples: int, **options: Any) -> set[int]:
     found = set()
     for chosen, key, (data,) in zip(parameters_of(cast.round), cast.secrets.keys, result.ciphertexts, strict=True):
         holder: Any = engine.key_holder(chosen, key)
-        ciphertext = holder._setting.ciphertext(holder._memory, holder._key_id, data)
+        ciphertext = holder.load(data)
         found.add(holder._decryptor.invariant_noise_budget(ciphertext.handle))
     return found
 

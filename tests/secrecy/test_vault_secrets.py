@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from fheval.aggregator.conductor import drive
 from fheval.counting import Grid
 from fheval.engines import load_engine
-from fheval.party import epoch
+from fheval.party import epoch, ledger
 from fheval.party.ledger import Entry
 from fheval.party.messages import REFUSAL, Epoch, Relay, Submit, request
 from fheval.party.steps import Answered
@@ -261,7 +261,7 @@ def test_nothing_prints_what_it_holds() -> None:
         stage=Stage.SUBMIT,
         request=b"hunter2",
         reply=b"hunter2",
-        keys=epoch.EpochBytes(bundle=b"hunter2", box=b"hunter2"),
+        keys=ledger.EpochBytes(bundle=b"hunter2", box=b"hunter2"),
         verdict=said,
     )
     answer = Answer(body=Receipt(round=ROUND.id), verdict=said)

@@ -49,6 +49,10 @@ CHANGES: list[dict[str, Any]] = [
     {"precision": 1e-3},
     {"minimum_cohort": 4},
     {"max_samples": 1 << 20},
+    {"least_rows": 1000},
+    {"most_rows_per_party": 1000},
+    {"rounds": 10},
+    {"reveals": "counts"},
 ]
 
 
@@ -57,7 +61,8 @@ def changed(**changes: Any) -> Study:
 
 
 def test_every_field_changes_the_bytes_and_the_hash() -> None:
-    assert {name for change in CHANGES for name in change} == set(Study.__struct_fields__)
+    # There is but one thing that `learns` can say so far.
+    assert {name for change in CHANGES for name in change} == set(Study.__struct_fields__) - {"learns"}
     studies = [PLAIN, *(changed(**change) for change in CHANGES)]
     assert len({study.to_bytes() for study in studies}) == len(studies)
     assert len({study.hash() for study in studies}) == len(studies)
@@ -92,8 +97,8 @@ def test_a_second_way_to_write_the_same_study_is_refused() -> None:
     """Were two forms accepted, parties could agree to one study under two hashes."""
     good = PLAIN.to_bytes()
     size = msgspec.msgpack.encode(1 << 24)
-    assert good.endswith(size)
-    longer = good[: -len(size)] + b"\xcf" + (1 << 24).to_bytes(8, "big")
+    assert good.count(size) == 1
+    longer = good.replace(size, b"\xcf" + (1 << 24).to_bytes(8, "big"))
     assert msgspec.msgpack.decode(longer) == msgspec.msgpack.decode(good)
     with pytest.raises(RemoteProtocolError, match="not in canonical form"):
         Study.from_bytes(longer)

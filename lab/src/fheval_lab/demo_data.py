@@ -1,6 +1,6 @@
 """Makes the data of `fheval demo`: a model's scores of tumours, at five hospitals of unequal size.
 
-From the top of the repository: `python -m fheval_lab.demo_data > src/fheval/cli/hospitals.csv`
+From the top of the repository: `python -m fheval_lab.demo_data > src/fheval/cli/demo.csv`
 """
 
 from __future__ import annotations

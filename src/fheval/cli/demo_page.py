@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -10,7 +11,6 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from fheval.cli.demo import Hospital
 from fheval.counting import Counts
 from fheval.errors import UndefinedMetric
 from fheval.evaluation import Result
@@ -24,6 +24,9 @@ from fheval.report.wording import (
     warning,
     words_of,
 )
+
+if TYPE_CHECKING:
+    from fheval.cli.demo import Hospital
 
 _WIDTH = 100
 

@@ -113,8 +113,6 @@ class Policy(Message, frozen=True, kw_only=True):
         if study.protocol not in rules.protocols:
             raise _broken(f"Protocol {study.protocol!r} is not allowed; these are: {', '.join(rules.protocols)}")
         asked = "an exact release" if study.precision is None else f"a precision of {study.precision:g}"
-        if study.precision is not None and not 0 < study.precision < 1:
-            raise _broken(f"The round asks for {asked}, which makes no sense")
         finest = rules.finest_precision
         if finest is not None and (study.precision is None or study.precision < finest):
             raise _broken(f"The round asks for {asked}; the finest allowed is {finest:g}")

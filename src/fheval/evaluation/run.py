@@ -269,9 +269,9 @@ def _counted(
         contributions[name] = share.contributions
         rows += share.rows
         study.require_rows(share.rows)
-    if not study.least_rows <= rows <= study.max_samples:
+    if not (study.least_rows or 0) <= rows <= study.max_samples:
         raise ConfigError(
-            f"The parties hold {rows} samples, and the study is for {study.least_rows} to {study.max_samples}. "
+            f"The parties hold {rows} samples, and the study is for {study.least_rows or 0} to {study.max_samples}. "
             "Raise max_samples or lower least_rows, if all of them agree."
         )
     return contributions
