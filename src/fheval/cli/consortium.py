@@ -30,7 +30,7 @@ app = typer.Typer(
 )
 
 Directory = Annotated[Path, typer.Argument(help="The authority's directory.", show_default=False)]
-Member = Annotated[str, typer.Argument(help="The member's name, or the aggregator's.", show_default=False)]
+Member = Annotated[str, typer.Argument(help="Name of the member or aggregator.", show_default=False)]
 KitDirectory = Annotated[Path, typer.Argument(help="The kit's directory.", show_default=False)]
 Days = Annotated[int, typer.Option("--valid-days", min=1, max=3650, help="Days until it expires.")]
 
