@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fheval.report.axes import written
+from fheval_lab.reproduce.plots import written
 
 NOTHING = "–"
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fheval.report.axes import Axis, written
 from fheval.report.elements import Content, element
 from fheval.report.page import Column, table
-from fheval.report.plots import Series, plot
 from fheval_lab.baselines.division import CKKS_DIVISION, TOLERANCE
 from fheval_lab.reproduce import numbers
 from fheval_lab.reproduce.divisions import CASES, EFFORT_NAMES, METHODS, SPREADS, Case
+from fheval_lab.reproduce.plots import Axis, Series, plot, written
 from fheval_lab.reproduce.rows import Row
 from fheval_lab.reproduce.run import Outcome
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import attrgetter
 
-from fheval.report.axes import Axis
 from fheval.report.elements import Content, element
 from fheval.report.page import Column, table
-from fheval.report.plots import Series, plot
 from fheval_lab.reproduce import numbers
 from fheval_lab.reproduce.accuracy import PROTOCOLS
 from fheval_lab.reproduce.data_sets import TITLES
 from fheval_lab.reproduce.figures import FIXED_POINTS, POINTS
+from fheval_lab.reproduce.plots import Axis, Series, plot
 from fheval_lab.reproduce.printed import (
     ACCURACY,
     MPC_PARTIES,
