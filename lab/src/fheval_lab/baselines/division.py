@@ -132,13 +132,21 @@ def aggregator_divide(
 
 
 def _chebyshev(evaluator: Evaluator, approximation: Approximation, denominator: Ciphertext) -> Ciphertext:
+    """gain/x for every slot within the interval; other slots hold anything.
+
+    No protocol evaluates polynomials, so that the engine has no function for it and this reaches inside.
+    """
     try:
-        from fheval.engines.openfhe.engine import chebyshev_reciprocal
+        from fheval.engines.openfhe import engine as openfhe
+        from fheval.engines.openfhe.setting import refusals
     except ImportError as error:
         raise EngineError("Chebyshev division needs the engine openfhe, which does not load here.") from error
-    return chebyshev_reciprocal(
-        evaluator, denominator, approximation.gain, *approximation.interval, approximation.effort
-    )
+    if not isinstance(evaluator, openfhe._Evaluator):
+        raise EngineError("Only the engine openfhe evaluates Chebyshev polynomials. Choose it.")
+    with evaluator._keys_in_place(), refusals("a division"):
+        evaluate, gain = evaluator._context.EvalChebyshevFunction, approximation.gain
+        handle = evaluate(lambda x: gain / x, denominator.handle, *approximation.interval, approximation.effort)
+    return Ciphertext(handle, evaluator._setting.limbs - handle.GetLevel())
 
 
 def _newton(evaluator: Evaluator, approximation: Approximation, denominator: Ciphertext) -> Ciphertext:

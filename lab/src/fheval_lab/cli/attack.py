@@ -92,8 +92,8 @@ def _attacked(
     experiments_too: bool,
     quiet: bool,
 ) -> Findings:
-    from fheval.cli.progress import steps
     from fheval_lab.attacks import Findings, Suite, experiments
+    from fheval_lab.cli.progress import steps
 
     suite = Suite(consortium, engine, strategies)
     findings = Findings(consortium=consortium, engine=engine.name, tallies=suite.tallies)

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from fheval.cli import options
 from fheval.cli.output import STANDARD_OUTPUT, check_targets, write_json, write_page
 from fheval.cli.progress import waiting
 from fheval.cli.simulate import read_shares
-from fheval.cli.tables import account_panel
+from fheval.cli.tables import facts_table, panel
 from fheval.counting import Grid
 from fheval.report.account import Account
 from fheval.study import DEFAULT_DECISION_POINTS
@@ -115,6 +118,19 @@ def _deliver(outcome: Outcome, *, json: str | None, report: Path | None, quiet: 
         Console(highlight=False).print(account_panel(outcome.account))
     elif json is None:
         typer.echo(outcome.account.figure)
+
+
+def account_panel(account: Account) -> RenderableType:
+    """The figure, what stands behind it, who saw what and what it cost, and what to beware of."""
+    roles = Table("role", box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
+    roles.add_column("saw", ratio=1)
+    roles.add_column("sent", justify="right")
+    roles.add_column("worked", justify="right")
+    for role in account.roles:
+        roles.add_row(role.name, role.saw, role.sent, role.worked)
+    figure = Text.assemble((account.figure or "", "bold green"), "  ", (account.release, "dim"))
+    caution = Text(account.caution or "", style="yellow")
+    return panel(account.title, [figure, "", facts_table(account.facts), "", roles, "", caution])
 
 
 def _dpauc(parties: Parties, grid: Grid, epsilon: float, names: Sequence[str]) -> Outcome:

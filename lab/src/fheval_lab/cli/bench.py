@@ -33,9 +33,9 @@ def bench(
     check_target(json)
     # The libraries read this when they are loaded, which is why they are imported below.
     threads = os.environ.setdefault("OMP_NUM_THREADS", "1")
-    from fheval.cli.progress import steps
     from fheval.engines import available_engines, load_engine
     from fheval_lab.bench.suite import run_bench, work
+    from fheval_lab.cli.progress import steps
 
     engines = [load_engine(name) for name in ([engine] if engine else available_engines())]
     with steps(len(engines) * (len(work()) + repeats) + 1, quiet=quiet) as on_step:

@@ -12,10 +12,10 @@ import typer
 from rich.console import Console
 
 from fheval.cli import options
-from fheval.cli.progress import weighted_bar
 from fheval.engines import load_engine
 from fheval.errors import ConfigError
 from fheval.report.files import replace_file
+from fheval_lab.cli.progress import weighted_bar
 
 if TYPE_CHECKING:
     from fheval_lab.reproduce.run import Outcome
