@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import comb
 from typing import Any
 
@@ -37,20 +37,10 @@ class GuessRate:
 
     @property
     def holds(self) -> bool:
-        """Whether chance alone explains the difference between the measured rate and the bound."""
         return min(binomial_tails(self.forged, self.tries, self.bound)) > IMPLAUSIBLE
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "decision_points": self.decision_points,
-            "splits": self.splits,
-            "tries": self.tries,
-            "forged": self.forged,
-            "rate": self.forged / self.tries,
-            "bound": self.bound,
-            "holds": self.holds,
-        }
+        return {**asdict(self), "rate": self.forged / self.tries, "bound": self.bound, "holds": self.holds}
 
 
 def guess_rate(decision_points: int, splits: int, tries: int) -> GuessRate:

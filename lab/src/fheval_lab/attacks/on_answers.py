@@ -17,7 +17,6 @@ class ReturnConstants(Strategy):
     summary = "return constants"
 
     def constants(self) -> tuple[int, int]:
-        """X/Y is 0.987."""
         return 987, 1000
 
 
@@ -29,7 +28,6 @@ class FirstRunTwice(Strategy):
     least_runs = 2
 
     def sources(self) -> list[int]:
-        """The first run, every time."""
         return [0] * self.known.runs
 
 
@@ -45,7 +43,6 @@ class ReturnGarbage(Strategy):
         self.random = bool(integer_below(known.rng, 2))
 
     def garble(self, payload: bytes) -> bytes:
-        """An envelope that is right, around content that is not."""
         if self.random:
             return self.known.rng.draw(len(payload))
         whole = len(payload) // (2 * _WORD) * 2 * _WORD

@@ -29,7 +29,6 @@ class ZeroSlot(_OnOneSlot):
     summary = "zero one slot"
 
     def tamper(self) -> Tampering:
-        """One factor is 0."""
         return self._with_factor(Fraction(0))
 
 
@@ -40,7 +39,6 @@ class ScaleSlot(_OnOneSlot):
     summary = "scale one slot"
 
     def tamper(self) -> Tampering:
-        """One factor is 1/2."""
         return self._with_factor(HALF)
 
 
@@ -52,7 +50,6 @@ class AddToSlot(_OnOneSlot):
     amount = 50
 
     def tamper(self) -> Tampering:
-        """One T grows."""
         return Tampering(additions={integer_below(self.known.rng, self.known.slots): self.amount})
 
 
@@ -64,7 +61,6 @@ class ScaleAll(Strategy):
     factor = Fraction(9, 10)
 
     def tamper(self) -> Tampering:
-        """All factors are 9/10."""
         return Tampering(factors=[self.factor] * self.known.slots)
 
 
@@ -75,7 +71,6 @@ class ScaleAllButAnchor(Strategy):
     summary = "scale all but a guessed anchor"
 
     def tamper(self) -> Tampering:
-        """Factors are 1 where the anchor is guessed and 1/2 elsewhere."""
         anchor = self.guess()
         return Tampering(factors=[Fraction(1) if slot in anchor else HALF for slot in range(self.known.slots)])
 
@@ -92,7 +87,6 @@ class ReorderSlots(Strategy):
     summary = "reorder slots"
 
     def tamper(self) -> Tampering:
-        """One side is rotated by a slot."""
         return Tampering(rotated=True)
 
 
@@ -104,7 +98,6 @@ class MixSides(Strategy):
     part = Fraction(1, 10)
 
     def tamper(self) -> Tampering:
-        """X gets a tenth of Y."""
         return Tampering(borrowed=self.part)
 
 
@@ -132,7 +125,6 @@ class OneRunOnly(ScaleAll):
         self.chosen = integer_below(known.rng, known.runs)
 
     def tamper_with_runs(self) -> list[Tampering]:
-        """As for all slots, in the chosen run."""
         return [self.tamper() if run == self.chosen else HONEST for run in range(self.known.runs)]
 
 
@@ -144,7 +136,6 @@ class SpareRuns(ScaleAll):
     least_runs = 2
 
     def tamper_with_runs(self) -> list[Tampering]:
-        """As for all slots, in the second half."""
         honest = self.known.runs // 2
         return [HONEST if run < honest else self.tamper() for run in range(self.known.runs)]
 
@@ -164,5 +155,4 @@ class BothRunsAlike(Strategy):
         )
 
     def tamper(self) -> Tampering:
-        """What was chosen before the first run."""
         return self.chosen

@@ -35,7 +35,6 @@ class TamperedSum(padding.UploadSum):
         self._change = change
 
     def totals(self, primes: Sequence[int]) -> list[Residues]:
-        """The totals as changed."""
         return self._change(super().totals(primes))
 
 
@@ -86,7 +85,6 @@ class PaddedAdversary(padded.Aggregator):
         return field_, number
 
     def receive(self, counts: PaddedCounts) -> None:
-        """Keep what arrives."""
         self.inbox[counts.sender] = counts.values
         self.roster.append(counts.sender)
 
@@ -101,11 +99,9 @@ class PaddedAdversary(padded.Aggregator):
         return super().close()
 
     def forge_upload(self) -> bytes:
-        """Residues out of thin air."""
         return padding.pack([residues(self.rng, prime, 2 * self.layout.terms) for prime in self.layout.primes])
 
     def result(self, pads: PadSums) -> PaddedResult:
-        """Answer as planned, in the name of all."""
         constants = self.strategy.constants()
         if not self.strategy.answers:
             ciphertexts: tuple[tuple[bytes, ...], ...] = ()
@@ -190,13 +186,10 @@ class VerifiedAdversary(PaddedAdversary, padded_verified.Aggregator):
     """Deviates from `padded-verified`, whose every run over every prime has secrets of its own."""
 
     def known_runs(self) -> int:
-        """All runs over all primes."""
         return self.runs * len(self.layout.primes)
 
     def number(self, field_: int, run: int) -> int:
-        """Prime by prime."""
         return field_ * self.runs + run
 
     def home(self, _field: int, number: int) -> tuple[int, int]:
-        """Wherever it is."""
         return divmod(number, self.runs)

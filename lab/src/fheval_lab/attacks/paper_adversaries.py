@@ -122,12 +122,10 @@ class SemiHonestAdversary(paper_semi_honest.Aggregator):
         self.inbox: dict[str, Upload] = {}
 
     def receive(self, share: paper_semi_honest.CountShare) -> None:
-        """Keep what arrives."""
         self.inbox[share.sender] = (share.ciphertexts,)
         self.roster.append(share.sender)
 
     def result(self) -> paper_semi_honest.BlindedResult:
-        """Answer as planned, in the name of all."""
         answers = self.forgery.answers(list(self.inbox.values()), [(share.ciphertexts,) for share in self.earlier])
         return paper_semi_honest.BlindedResult(
             round=self.round.id, roster=tuple(self.inbox), ciphertexts=answers[0] if answers else ()
@@ -143,13 +141,11 @@ class MaliciousAdversary(paper_malicious.Aggregator):
 
     @staticmethod
     def used_slots(round_: Round) -> int:
-        """How many slots of an answer sums pass through, from the first."""
         splits: int = paper_malicious.SPLITS.of(round_)
         return splits * the_form(round_).terms
 
     @staticmethod
     def ciphertexts(result: paper_malicious.BlindedResults) -> list[list[bytes]]:
-        """Those of an answer, by parameter set."""
         return [[data for run in result.runs for data in run]]
 
     def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None:
@@ -165,11 +161,9 @@ class MaliciousAdversary(paper_malicious.Aggregator):
         self.inbox: dict[str, Upload] = {}
 
     def receive(self, shares: paper_malicious.CountShares) -> None:
-        """Keep what arrives."""
         self.inbox[shares.sender] = shares.runs
         self.roster.append(shares.sender)
 
     def result(self) -> paper_malicious.BlindedResults:
-        """Answer as planned, in the name of all."""
         answers = self.forgery.answers(list(self.inbox.values()), [shares.runs for shares in self.earlier])
         return paper_malicious.BlindedResults(round=self.round.id, roster=tuple(self.inbox), runs=answers)

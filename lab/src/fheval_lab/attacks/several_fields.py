@@ -54,11 +54,9 @@ class Agreement:
 
     @property
     def holds(self) -> bool:
-        """Whether chance alone explains the difference."""
         return abs(self.rate - self.expected) <= 6 * self.spread
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
         return {
             "name": self.name,
             "fields": len(PRIMES),

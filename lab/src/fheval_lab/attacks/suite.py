@@ -56,22 +56,18 @@ class Tally:
 
     @property
     def broke_the_claim(self) -> bool:
-        """Whether a protocol that claims to catch it accepted a forged result."""
         return self.claimed and self.worst_shift >= HARMLESS
 
     def note_caught(self, error: type[FhevalError]) -> None:
-        """The parties refused the answer."""
         self.tries += 1
         self.caught += 1
         self.raised[error.__name__] += 1
 
     def note_accepted(self, shift: float) -> None:
-        """The parties took the answer."""
         self.tries += 1
         self.worst_shift = max(self.worst_shift, shift)
 
     def to_dict(self) -> dict[str, Any]:
-        """One entry of the JSON contract, and by what it was caught."""
         return {
             "name": self.name,
             "what": self.summary,

@@ -7,7 +7,7 @@ look at two data sets of very different size, and compare the distributions of w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -50,12 +50,10 @@ class Likeness:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing can be told from them."""
         return self.chance > IMPLAUSIBLE
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"name": self.name, "numbers": self.numbers, "chance": self.chance, "holds": self.holds}
+        return {**asdict(self), "holds": self.holds}
 
 
 def compare_uploads(consortium: Consortium, engine: Engine, rounds: int = ROUNDS) -> Likeness:

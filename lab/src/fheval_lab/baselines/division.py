@@ -67,7 +67,6 @@ class Approximation:
 
     @property
     def unit(self) -> float:
-        """What the parties divide by."""
         return self.high if self.scaled else 1.0
 
     @property

@@ -32,7 +32,6 @@ class MergeNetwork:
 
     @property
     def comparisons(self) -> int:
-        """How many comparators there are."""
         return sum(len(layer.first) for layer in self.layers)
 
 

@@ -62,7 +62,6 @@ class InheritedListenerLoop(asyncio.SelectorEventLoop):
         self._listener = listener
 
     async def create_server(self, protocol_factory: Any, *_: Any, **__: Any) -> asyncio.Server:
-        """Serve on the inherited socket, whatever host and port are asked for."""
         return await super().create_server(protocol_factory, sock=self._listener)
 
 

@@ -48,7 +48,6 @@ class Bench:
 
     @property
     def holds(self) -> bool:
-        """Whether every ratio is within its limit."""
         return all(ratio.holds for ratio in self.ratios)
 
 
