@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from fheval.counting import Counts
 from fheval.errors import ConfigError, InputError, UndefinedMetric
 from fheval_lab.baselines import optional
-from fheval_lab.baselines.pooled import sklearn_auc, trapezoid_auc
-from fheval_lab.baselines.tensorflow import keras_auc, tensorflow_auc
+from fheval_lab.baselines.pooled import keras_auc, sklearn_auc, tensorflow_auc, trapezoid_auc
 from pairwise_auc import pairwise_auc
 from published_data import published_file
 

@@ -57,7 +57,7 @@ def reproduce(
     if out.exists() and not out.is_dir():
         raise ConfigError(f"--out {out}: this is a file. Name a directory.")
     # scikit-learn and the rest take seconds to import: not for `fheval reproduce --help`.
-    from fheval_lab.reproduce.experiment import Setting
+    from fheval_lab.reproduce.cells import Setting
     from fheval_lab.reproduce.page import reproduction_page
     from fheval_lab.reproduce.run import WITHOUT_DATA, chosen, run
 

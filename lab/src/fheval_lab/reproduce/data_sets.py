@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from fheval.counting import read_pair
 from fheval.evaluation.splitting import split_randomness, split_rows
 from fheval_lab.reproduce import printed
+from fheval_lab.reproduce.cells import Skip
+from fheval_lab.reproduce.rows import Row
 
 Name = Literal["criteo", "celeba"]
 Share = tuple[NDArray[np.uint8], NDArray[np.float64]]
@@ -46,17 +48,14 @@ class DataSet:
 
     @property
     def title(self) -> str:
-        """The data set and its size, for people."""
         return f"{TITLES[self.name]}, {self.size:,} samples"
 
     @property
     def missing(self) -> list[str]:
-        """The names of files that are not there."""
         return [file.name for file in self.files if not file.is_file()]
 
     @property
     def printed(self) -> printed.AtSize:
-        """What the paper prints for it."""
         return PRINTED[self.name][self.size]
 
     def digest(self) -> str:
@@ -66,16 +65,17 @@ class DataSet:
             content.update(sha256(file.read_bytes()).digest())
         return content.hexdigest()[:16]
 
+    def row(self, column: str, value: float, **others: Any) -> Row:
+        return Row(data=self.name, size=self.size, column=column, value=value, **others)
+
     def load(self) -> Share:
-        """Labels and scores as arrays, checked."""
         return _load(self.files)
 
     def shares(self, parties: int) -> list[Share]:
         """The samples dealt out at random, equally many to each party to within one."""
         labels, scores = self.load()
-        return [
-            (labels[rows], scores[rows]) for rows in split_rows(len(labels), parties, split_randomness(_SPLIT_SEED))
-        ]
+        dealt = split_rows(len(labels), parties, split_randomness(_SPLIT_SEED))
+        return [(labels[rows], scores[rows]) for rows in dealt]
 
 
 @lru_cache(maxsize=2)
@@ -86,3 +86,15 @@ def _load(files: tuple[Path, Path]) -> Share:
 def data_sets(folder: Path, name: Name) -> Sequence[DataSet]:
     """All sizes that the paper has of a data set, the smallest first, present or not."""
     return [DataSet(name, size, folder) for size in sorted(PRINTED[name])]
+
+
+def present_and_missing(folder: Path, name: Name) -> tuple[list[DataSet], list[Skip]]:
+    """The data sets whose files are there, and for each other one which files are not."""
+    every = data_sets(folder, name)
+    return [each for each in every if not each.missing], [without(each, each.title) for each in every if each.missing]
+
+
+def without(data: DataSet, what: str) -> Skip:
+    """Leave out what needs a data set that is not there."""
+    files = " and ".join(data.missing)
+    return Skip(what, f"{files} not found in {data.folder}. Put them there and run again.")

@@ -20,8 +20,7 @@ from fheval_lab.baselines.division import (
     divide,
     effort_needed,
 )
-from fheval_lab.reproduce.cells import Cell
-from fheval_lab.reproduce.experiment import Plan
+from fheval_lab.reproduce.cells import Cell, Plan
 from fheval_lab.reproduce.rows import Row
 
 AUC = 0.75
@@ -45,7 +44,6 @@ class Case:
 
     @property
     def name(self) -> str:
-        """The case in a few words."""
         chosen = self.approximation
         bounds = f"den from {chosen.low:.3g} to {chosen.high:.3g}"
         return f"{chosen.method} {EFFORT_NAMES[chosen.method]} {chosen.effort}, {bounds}" + (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
 from io import StringIO
 from math import isfinite
 from typing import Any
@@ -43,13 +43,7 @@ class Row:
         return None if self.value is None or self.printed is None else self.value - self.printed
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, in order."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Row:
-        """What `to_dict` gave; `TypeError` where it did not."""
-        return cls(**content)
+        return asdict(self)
 
 
 def as_json(rows: Sequence[Row], **others: Any) -> str:

@@ -12,8 +12,7 @@ from fheval.errors import ConfigError, TransportError
 from fheval.report.files import replace_file
 from fheval.version import __version__
 from fheval_lab.reproduce import accuracy, communication, divisions, figures, security
-from fheval_lab.reproduce.cells import Cell, Finished, Store
-from fheval_lab.reproduce.experiment import Plan, Setting, Skip
+from fheval_lab.reproduce.cells import Cell, Finished, Plan, Setting, Skip, Store
 from fheval_lab.reproduce.machine import describe
 from fheval_lab.reproduce.rows import Row, as_csv, as_json
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from fheval.metrics.forms import auc_form
 from fheval.protocols import padded_verified, paper_malicious
 from fheval.protocols.round import DEFAULT_MAX_SAMPLES
-from fheval_lab.reproduce.cells import Cell
-from fheval_lab.reproduce.experiment import Plan
+from fheval_lab.reproduce.cells import Cell, Plan
 from fheval_lab.reproduce.printed import SOUNDNESS_BITS
 from fheval_lab.reproduce.rows import Row
 
