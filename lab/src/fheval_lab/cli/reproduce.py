@@ -73,15 +73,13 @@ def reproduce(
 
 
 def _tell(outcomes: Sequence[Outcome], page: Path) -> None:
+    from fheval_lab.reproduce.run import left_out
+
     console = Console(highlight=False)
     for outcome in outcomes:
         compared = sum(row.printed is not None for row in outcome.rows)
         console.print(f"{outcome.name:<15} {len(outcome.rows):>4} rows, {compared} beside a printed value")
-    reasons: dict[str, list[str]] = {}
-    for outcome in outcomes:
-        for skip in outcome.skipped:
-            reasons.setdefault(skip.why, []).append(skip.what)
-    for why, what in reasons.items():
+    for why, what in left_out(outcomes).items():
         others = f" and {len(what) - 1} more" if len(what) > 1 else ""
         console.print(f"left out: {what[0]}{others}: {why}", style="yellow", soft_wrap=True)
     console.print(f"page: {page}", soft_wrap=True)
