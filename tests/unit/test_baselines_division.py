@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from division_oracle import in_plaintext
 from fheval.engines.clear import ClearEngine
 from fheval.errors import ConfigError, EngineError, PrecisionError
 from fheval_lab.baselines.division import (
@@ -15,7 +16,6 @@ from fheval_lab.baselines.division import (
     depth_needed,
     divide,
     effort_needed,
-    in_plaintext,
 )
 
 AUC = 0.75

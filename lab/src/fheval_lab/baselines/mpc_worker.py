@@ -24,11 +24,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fheval_lab.baselines.merging import MergeNetwork, merge_network
+from fheval_lab.baselines.comparisons import MergeNetwork, merge_network
 
 PROCESSES = 3
-
-_STANDARD_INPUT = 0
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +79,7 @@ def main() -> None:
 
 def _end_with_parent() -> None:
     def watch() -> None:
-        while os.read(_STANDARD_INPUT, 1):
+        while os.read(sys.stdin.fileno(), 1):
             pass
         os._exit(1)
 
