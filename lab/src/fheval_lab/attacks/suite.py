@@ -87,7 +87,10 @@ class Suite:
         self.consortium = consortium
         self.protocol = PROTOCOLS[consortium.protocol]
         self.strategies = [strategy for strategy in strategies if strategy.suits(self.protocol)]
-        self.tallies = [_new_tally(strategy, self.protocol) for strategy in self.strategies]
+        self.tallies = [
+            Tally(name=each.name, summary=each.summary, claimed=each.is_claimed(self.protocol))
+            for each in self.strategies
+        ]
         self._engine, self._rng = ReusedKeys(engine), fresh_stream()
         self._seed = new_seed(self._rng)
         self._truth = float(consortium.true_auc())
@@ -136,7 +139,3 @@ def adversary(protocol: Protocol, strategy: type[Strategy], earlier: Sequence[An
     """The aggregator type that carries a strategy out against a protocol."""
     base = adversary_of(protocol)
     return type(f"{strategy.__name__}{base.__name__}", (base,), {"plot": strategy, "earlier": earlier})
-
-
-def _new_tally(strategy: type[Strategy], protocol: Protocol) -> Tally:
-    return Tally(name=strategy.name, summary=strategy.summary, claimed=strategy.is_claimed(protocol))

@@ -30,20 +30,12 @@ PAPER_THRESHOLDS = 1000
 
 @dataclass(frozen=True, slots=True)
 class PooledResult:
-    """The AUC of pooled samples; `decision_points` is None for the exact value."""
+    """The AUC of pooled samples; `decision_points` is None for the exact value, `library` says who computed it."""
 
     auc: float
     samples: int
     parties: int
     decision_points: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class KerasResult:
-    """The value of Keras' AUC metric on the pooled samples; `library` says who computed it."""
-
-    auc: float
-    thresholds: int
     library: str
 
 
@@ -54,7 +46,9 @@ def sklearn_auc(parties: Parties) -> PooledResult:
     0.75
     """
     pooled = _with_two_classes(check_parties(parties, ANY_FINITE))
-    return PooledResult(float(roc_auc_score(pooled.labels, pooled.scores)), len(pooled), len(parties), None)
+    return PooledResult(
+        float(roc_auc_score(pooled.labels, pooled.scores)), len(pooled), len(parties), None, "scikit-learn"
+    )
 
 
 def trapezoid_auc(parties: Parties, decision_points: int | Grid = 1000) -> PooledResult:
@@ -66,10 +60,10 @@ def trapezoid_auc(parties: Parties, decision_points: int | Grid = 1000) -> Poole
     counts = Counts.zero(decision_points)
     for number, (labels, scores) in enumerate(parties, start=1):
         counts += Counts.from_scores(labels, scores, decision_points, source=f"party {number}")
-    return PooledResult(counts.auc(), counts.samples, len(parties), len(counts.grid))
+    return PooledResult(counts.auc(), counts.samples, len(parties), len(counts.grid), "numpy")
 
 
-def keras_auc(parties: Parties, thresholds: int = PAPER_THRESHOLDS) -> KerasResult:
+def keras_auc(parties: Parties, thresholds: int = PAPER_THRESHOLDS) -> PooledResult:
     """What Keras' metric computes, in numpy.
 
     >>> keras_auc([([1, 0], [0.9, 0.4]), ([0, 1], [0.6, 0.5])]).auc
@@ -84,13 +78,14 @@ def keras_auc(parties: Parties, thresholds: int = PAPER_THRESHOLDS) -> KerasResu
     heights = true_positives[:-1] + true_positives[1:]
     widths = false_positives[:-1] - false_positives[1:]
     area = sum(int(height) * int(width) for height, width in zip(heights, widths, strict=True))
-    return KerasResult(area / (2 * int(true_positives[0]) * int(false_positives[0])), thresholds, "numpy")
+    auc = area / (2 * int(true_positives[0]) * int(false_positives[0]))
+    return PooledResult(auc, len(pooled), len(parties), thresholds, "numpy")
 
 
-def tensorflow_auc(parties: Parties, thresholds: int = PAPER_THRESHOLDS) -> KerasResult:
+def tensorflow_auc(parties: Parties, thresholds: int = PAPER_THRESHOLDS) -> PooledResult:
     """The metric itself, updated with one party's samples after another."""
     checked = _checked(parties, thresholds)
-    _with_two_classes(checked)
+    samples = len(_with_two_classes(checked))
     tensorflow = require(
         "tensorflow",
         baseline="TensorFlow's own AUC",
@@ -99,7 +94,8 @@ def tensorflow_auc(parties: Parties, thresholds: int = PAPER_THRESHOLDS) -> Kera
     metric = tensorflow.keras.metrics.AUC(num_thresholds=thresholds)
     for part in checked:
         metric.update_state(part.labels, part.scores)
-    return KerasResult(float(metric.result()), thresholds, f"tensorflow {tensorflow.__version__}")
+    library = f"tensorflow {tensorflow.__version__}"
+    return PooledResult(float(metric.result()), samples, len(parties), thresholds, library)
 
 
 def _checked(parties: Parties, thresholds: int) -> list[Samples]:

@@ -63,12 +63,12 @@ def dpauc(
     quiet: options.Quiet = False,
 ) -> None:
     """Differential privacy: every party adds noise to its counts and shows them to the aggregator."""
-    check_targets(json, report)
-    chosen = options.chosen_grid(grid, decision_points, score_kind)
-    shares = read_shares(labels, scores, parties, seed, chosen, quiet=quiet)
     from fheval_lab.baselines import accounts
     from fheval_lab.baselines.dpauc import dpauc
 
+    check_targets(json, report)
+    chosen = options.chosen_grid(grid, decision_points, score_kind)
+    shares = read_shares(labels, scores, parties, seed, chosen, quiet=quiet)
     with waiting("Computing with dpauc", quiet=quiet):
         # A party that released its counts a hundred times would have spent a hundred budgets.
         done = dpauc(shares, epsilon, chosen, repetitions=1)
@@ -94,11 +94,11 @@ def mpc(
     quiet: options.Quiet = False,
 ) -> None:
     """Multi-party computation: the exact AUC on secret shares, by three processes on this machine."""
-    check_targets(json, report)
-    shares = read_shares(labels, scores, parties, seed, None, quiet=quiet)
     from fheval_lab.baselines.accounts import account_of_mpc
     from fheval_lab.baselines.mpc import mpc_auc
 
+    check_targets(json, report)
+    shares = read_shares(labels, scores, parties, seed, None, quiet=quiet)
     with waiting("Computing with mpc", quiet=quiet):
         done = mpc_auc(shares, timeout=_MPC_SECONDS)
     content = _content("mpc", parties, None, done.auc) | {

@@ -7,23 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 
 @contextmanager
 def steps(total: int, *, quiet: bool) -> Iterator[Callable[[str], None]]:
     """Show work of known steps: call what it gives with the name of each step as it begins."""
-    with _bar(MofNCompleteColumn(), TimeElapsedColumn(), quiet=quiet) as bar:
+    with _bar(progress.MofNCompleteColumn(), progress.TimeElapsedColumn(), quiet=quiet) as bar:
         task = bar.add_task("", total=total)
         begun = 0
 
@@ -38,7 +29,7 @@ def steps(total: int, *, quiet: bool) -> Iterator[Callable[[str], None]]:
 class WeightedBar:
     """A bar over pieces of work of unequal length, with the time that remains: a watcher of `reproduce.run`."""
 
-    def __init__(self, bar: Progress) -> None:
+    def __init__(self, bar: progress.Progress) -> None:
         self._bar = bar
         self._task = bar.add_task("Planning", total=None)
 
@@ -55,13 +46,13 @@ class WeightedBar:
 @contextmanager
 def weighted_bar(*, quiet: bool) -> Iterator[WeightedBar]:
     """Show how far a long computation is, and when it will be done."""
-    columns = TaskProgressColumn(), TimeRemainingColumn(compact=True), TextColumn("left")
+    columns = progress.TaskProgressColumn(), progress.TimeRemainingColumn(compact=True), progress.TextColumn("left")
     # Pieces take up to a minute: the estimate is over many of them.
     with _bar(*columns, quiet=quiet, speed_estimate_period=600) as bar:
         yield WeightedBar(bar)
 
 
-def _bar(*columns: ProgressColumn, quiet: bool, **others: Any) -> Progress:
+def _bar(*columns: progress.ProgressColumn, quiet: bool, **others: Any) -> progress.Progress:
     disable = quiet or not sys.stderr.isatty()
-    begin = TextColumn("{task.description}"), BarColumn()
-    return Progress(*begin, *columns, console=Console(stderr=True), transient=True, disable=disable, **others)
+    begin = progress.TextColumn("{task.description}"), progress.BarColumn()
+    return progress.Progress(*begin, *columns, console=Console(stderr=True), transient=True, disable=disable, **others)

@@ -81,7 +81,7 @@ def libraries(data: DataSet) -> Sequence[Row]:
     note = "TensorFlow's metric, computed without it" if keras.library == "numpy" else keras.library
     printed = data.printed
     return [
-        data.row("tensorflow", keras.auc, decision_points=keras.thresholds, printed=printed.tensorflow, note=note),
+        data.row("tensorflow", keras.auc, decision_points=keras.decision_points, printed=printed.tensorflow, note=note),
         data.row("scikit-learn", sklearn_auc(pooled).auc, printed=printed.scikit_learn),
     ]
 

@@ -61,11 +61,8 @@ def plan(setting: Setting) -> Plan:
 
 def cell(engine: Engine, protocol: str, parties: int) -> Cell:
     """The traffic of one round; table 3 and the figure against parties have these in common."""
-    return Cell(
-        name=f"traffic {protocol} M={parties} {engine.name}",
-        weight=0.5 + parties * WEIGHTS[protocol],
-        work=partial(traffic, engine, protocol, parties),
-    )
+    name, weight = f"traffic {protocol} M={parties} {engine.name}", 0.5 + parties * WEIGHTS[protocol]
+    return Cell(name=name, weight=weight, work=partial(traffic, engine, protocol, parties))
 
 
 def traffic(engine: Engine, protocol: str, parties: int) -> Sequence[Row]:

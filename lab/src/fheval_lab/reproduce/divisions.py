@@ -11,15 +11,8 @@ import numpy as np
 
 from fheval.engines import Engine, load_engine, why_unavailable
 from fheval.errors import ConfigError, PrecisionError
-from fheval_lab.baselines.division import (
-    TOLERANCE,
-    Approximation,
-    DivisionResult,
-    Method,
-    depth_needed,
-    divide,
-    effort_needed,
-)
+from fheval_lab.baselines import division
+from fheval_lab.baselines.division import Approximation, Method
 from fheval_lab.reproduce.cells import Cell, Plan
 from fheval_lab.reproduce.rows import Row
 
@@ -91,8 +84,8 @@ def needs() -> Sequence[Row]:
     rows = []
     for spread in SPREADS:
         for method in METHODS:
-            effort = effort_needed(method, spread, TOLERANCE)
-            depth = depth_needed(method, effort)
+            effort = division.effort_needed(method, spread, division.TOLERANCE)
+            depth = division.depth_needed(method, effort)
             told = f"bounds a factor of {spread:,} apart"
             rows += [
                 Row(size=spread, column=f"{method} needs {EFFORT_NAMES[method]}", value=effort, unit="", note=told),
@@ -129,8 +122,8 @@ def _engine() -> Engine:
     return load_engine("openfhe")
 
 
-def _divided(engine: Engine, case: Case, dens: Sequence[float]) -> DivisionResult:
-    return divide(engine, case.approximation, [AUC * den for den in dens], dens)
+def _divided(engine: Engine, case: Case, dens: Sequence[float]) -> division.DivisionResult:
+    return division.divide(engine, case.approximation, [AUC * den for den in dens], dens)
 
 
 def _error(case: Case, den: float, auc: float) -> Row:

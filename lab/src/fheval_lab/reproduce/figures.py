@@ -72,11 +72,9 @@ def plan_parties(setting: Setting) -> Plan:
 
 def _time_cell(engine: Engine, protocol: str, parties: int, points: int) -> Cell:
     fixed, for_each = _WEIGHTS[protocol]
-    return Cell(
-        name=f"time {protocol} M={parties} N={points} {engine.name}",
-        weight=fixed + for_each * parties,
-        work=partial(aggregator_time, engine, protocol, parties, points),
-    )
+    work = partial(aggregator_time, engine, protocol, parties, points)
+    name = f"time {protocol} M={parties} N={points} {engine.name}"
+    return Cell(name=name, weight=fixed + for_each * parties, work=work)
 
 
 def aggregator_time(engine: Engine, protocol: str, parties: int, points: int) -> Sequence[Row]:
@@ -84,27 +82,16 @@ def aggregator_time(engine: Engine, protocol: str, parties: int, points: int) ->
     once = aggregator_work(engine, protocol, parties, points)
     once()
     seconds = [once() for _ in range(REPEATS)]
-    row = Row(
-        decision_points=points,
-        parties=parties,
-        column=protocol,
-        value=median(seconds),
-        std=pstdev(seconds),
-        unit="s",
-        note=f"engine {engine.name}",
-    )
+    row = Row(column=protocol, value=median(seconds), std=pstdev(seconds), unit="s", note=f"engine {engine.name}")
+    row = replace(row, parties=parties, decision_points=points)
     if protocol in (paper_semi_honest.NAME, paper_malicious.NAME) and (parties, points) == (100, 100):
         return [replace(row, printed=SECONDS_100_PARTIES[communication.SETTINGS[protocol]])]
     return [row]
 
 
 def _closeness_cell(data: DataSet, points: int, engine: Engine) -> Cell:
-    return Cell(
-        name=f"accuracy {data.name} {data.size} N={points} {engine.name}",
-        inputs={"data": data.digest()},
-        weight=0.6,
-        work=partial(closeness, data, points, engine),
-    )
+    name = f"accuracy {data.name} {data.size} N={points} {engine.name}"
+    return Cell(name=name, inputs={"data": data.digest()}, weight=0.6, work=partial(closeness, data, points, engine))
 
 
 def closeness(data: DataSet, points: int, engine: Engine) -> Sequence[Row]:
@@ -117,13 +104,10 @@ def closeness(data: DataSet, points: int, engine: Engine) -> Sequence[Row]:
 
 
 def _mpc_cell(data: DataSet, parties: int, samples: int) -> Cell:
-    return Cell(
-        name=f"mpc growth M={parties} samples={samples}",
-        inputs={"data": data.digest()},
-        # Seconds to start, and for each sample.
-        weight=3.0 + samples * 0.03,
-        work=partial(mpc_growth, data, parties, samples),
-    )
+    # Seconds to start, and for each sample.
+    name, weight = f"mpc growth M={parties} samples={samples}", 3.0 + 0.03 * samples
+    work = partial(mpc_growth, data, parties, samples)
+    return Cell(name=name, inputs={"data": data.digest()}, weight=weight, work=work)
 
 
 def mpc_growth(data: DataSet, parties: int, samples: int) -> Sequence[Row]:
