@@ -13,13 +13,11 @@ from fheval.protocols.base import Aggregator, Stage
 from fheval.protocols.play import Members
 from fheval.protocols.round import PublicSetup, Verdict
 
-_Noted = tuple[bytes, "tuple[str, ...] | None"]
-
 
 class AttackedRound(Members):
     """The members of one round, who answer as many aggregators as try their luck."""
 
-    _answers: dict[tuple[str, Stage, bytes], _Noted]
+    _answers: dict[tuple[str, Stage, bytes], tuple[bytes, tuple[str, ...] | None]]
 
     def answer(self, party: str, stage: Stage, body: bytes) -> bytes:
         if not hasattr(self, "_answers"):

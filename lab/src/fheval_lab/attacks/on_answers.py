@@ -7,8 +7,6 @@ import numpy as np
 from fheval.secrets import integer_below
 from fheval_lab.attacks.strategy import Knowledge, Strategy
 
-_WORD = 8
-
 
 class ReturnConstants(Strategy):
     """Compute nothing and encrypt two numbers whose quotient looks like an AUC."""
@@ -45,7 +43,7 @@ class ReturnGarbage(Strategy):
     def garble(self, payload: bytes) -> bytes:
         if self.random:
             return self.known.rng.draw(len(payload))
-        whole = len(payload) // (2 * _WORD) * 2 * _WORD
+        whole = len(payload) // 16 * 16
         pairs = np.frombuffer(payload[:whole], dtype="<u8").reshape(-1, 2)
         return pairs[:, ::-1].tobytes() + payload[whole:]
 

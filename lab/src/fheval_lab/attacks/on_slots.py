@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import ClassVar
 
 from fheval.secrets import integer_below, integer_between, permutation
 from fheval_lab.attacks.strategy import HONEST, Knowledge, Strategy, Tampering
@@ -14,11 +15,13 @@ NUDGE = Fraction(2, 100_000)
 
 
 class _OnOneSlot(Strategy):
-    """Picks one slot at random, anew in every run: it does not know what a slot holds."""
+    """Scales one slot, picked at random and anew in every run: it does not know what a slot holds."""
 
-    def _with_factor(self, factor: Fraction) -> Tampering:
+    factor: ClassVar[Fraction]
+
+    def tamper(self) -> Tampering:
         factors = [Fraction(1)] * self.known.slots
-        factors[integer_below(self.known.rng, self.known.slots)] = factor
+        factors[integer_below(self.known.rng, self.known.slots)] = self.factor
         return Tampering(factors=factors)
 
 
@@ -27,9 +30,7 @@ class ZeroSlot(_OnOneSlot):
 
     name = "zero-slot"
     summary = "zero one slot"
-
-    def tamper(self) -> Tampering:
-        return self._with_factor(Fraction(0))
+    factor = Fraction(0)
 
 
 class ScaleSlot(_OnOneSlot):
@@ -37,12 +38,10 @@ class ScaleSlot(_OnOneSlot):
 
     name = "scale-slot"
     summary = "scale one slot"
-
-    def tamper(self) -> Tampering:
-        return self._with_factor(HALF)
+    factor = HALF
 
 
-class AddToSlot(_OnOneSlot):
+class AddToSlot(Strategy):
     """Add samples that nobody has."""
 
     name = "add-to-slot"

@@ -64,9 +64,8 @@ class PaddedAdversary(padded.Aggregator):
         bounds = [0, *self.layout.plan.ends]
         self.groups = [np.arange(start, stop, dtype=np.intp) for start, stop in pairwise(bounds)]
         self.runs = len(self.groups) // 2
-        known = Knowledge(
-            parties=len(round_.parties), runs=self.known_runs(), slots=len(self.groups[0]), anchor_slots=1, rng=rng
-        )
+        parties, slots = len(round_.parties), len(self.groups[0])
+        known = Knowledge(parties=parties, runs=self.known_runs(), slots=slots, anchor_slots=1, rng=rng)
         self.strategy = self.plot(known)
         self.tampering = self.strategy.tamper_with_runs()
         self.uploads = TamperedSum(2 * self.layout.terms * len(self.layout.primes), self._change)
@@ -90,9 +89,8 @@ class PaddedAdversary(padded.Aggregator):
 
     def close(self) -> RosterNotice:
         """Add up what the strategy chooses, and tell the leader what it announces."""
-        mail = Mail(
-            inbox=list(self.inbox.values()), earlier=[counts.values for counts in self.earlier], forge=self.forge_upload
-        )
+        earlier = [counts.values for counts in self.earlier]
+        mail = Mail(inbox=list(self.inbox.values()), earlier=earlier, forge=self.forge_upload)
         for upload in self.strategy.choose_uploads(mail):
             self.uploads.add(upload, "a party")
         self.roster = self.strategy.announce(tuple(self.inbox))

@@ -115,9 +115,8 @@ class SemiHonestAdversary(paper_semi_honest.Aggregator):
 
     def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None:
         super().__init__(engine, round_, setup, rng)
-        known = Knowledge(
-            parties=len(round_.parties), runs=1, slots=the_form(round_).numerator, anchor_slots=1, rng=rng
-        )
+        parties, slots = len(round_.parties), self.used_slots(round_)
+        known = Knowledge(parties=parties, runs=1, slots=slots, anchor_slots=1, rng=rng)
         self.forgery = Forgery(self.evaluator, round_, self.plot(known), factor_bits=0)
         self.inbox: dict[str, Upload] = {}
 
@@ -150,13 +149,9 @@ class MaliciousAdversary(paper_malicious.Aggregator):
 
     def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None:
         super().__init__(engine, round_, setup, rng)
-        known = Knowledge(
-            parties=len(round_.parties),
-            runs=paper_malicious.RUNS,
-            slots=paper_malicious.SPLITS.of(round_) * the_form(round_).terms,
-            anchor_slots=paper_malicious.SPLITS.of(round_),
-            rng=rng,
-        )
+        parties, runs, slots = len(round_.parties), paper_malicious.RUNS, self.used_slots(round_)
+        splits = paper_malicious.SPLITS.of(round_)
+        known = Knowledge(parties=parties, runs=runs, slots=slots, anchor_slots=splits, rng=rng)
         self.forgery = Forgery(self.evaluator, round_, self.plot(known), factor_bits=paper_malicious.FACTOR_BITS)
         self.inbox: dict[str, Upload] = {}
 

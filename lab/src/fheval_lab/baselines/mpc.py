@@ -53,7 +53,6 @@ DEFAULT_TIMEOUT = 600.0
 
 # A process ends itself this many seconds after the time at which it should have been ended.
 _GRACE_SECONDS = 5.0
-_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +239,7 @@ def _wait(workers: Sequence[subprocess.Popen[bytes]], logs: Sequence[IO[bytes]],
                 "The exact AUC by MPC did not finish in its time limit, and its processes were ended. "
                 "Give it more time or fewer samples: cost grows faster than their number."
             )
-        time.sleep(_POLL_SECONDS)
+        time.sleep(0.02)
 
 
 def _last_line(log: IO[bytes]) -> str:

@@ -18,8 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from fheval.counting.counts import Counts
-from fheval.counting.grid import Grid
 from fheval.errors import ConfigError, UndefinedMetric
 from fheval_lab.baselines.data import ANY_FINITE, Parties, Samples, check_parties, pool
 from fheval_lab.baselines.optional import require
@@ -49,18 +47,6 @@ def sklearn_auc(parties: Parties) -> PooledResult:
     return PooledResult(
         float(roc_auc_score(pooled.labels, pooled.scores)), len(pooled), len(parties), None, "scikit-learn"
     )
-
-
-def trapezoid_auc(parties: Parties, decision_points: int | Grid = 1000) -> PooledResult:
-    """The trapezoidal AUC of pooled counts: what the protocols compute without pooling.
-
-    >>> trapezoid_auc([([1, 0], [0.9, 0.4]), ([0, 1], [0.6, 0.5])], decision_points=11).auc
-    0.75
-    """
-    counts = Counts.zero(decision_points)
-    for number, (labels, scores) in enumerate(parties, start=1):
-        counts += Counts.from_scores(labels, scores, decision_points, source=f"party {number}")
-    return PooledResult(counts.auc(), counts.samples, len(parties), len(counts.grid), "numpy")
 
 
 def keras_auc(parties: Parties, thresholds: int = PAPER_THRESHOLDS) -> PooledResult:

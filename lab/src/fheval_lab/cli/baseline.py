@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich import box
 from rich.console import Console, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from fheval.cli import options
@@ -129,10 +129,8 @@ def _deliver(account: Account, content: dict[str, Any], *, json: str | None, rep
 
 def account_panel(account: Account) -> RenderableType:
     """The figure, what stands behind it, who saw what and what it cost, and what to beware of."""
-    roles = Table("role", box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
-    roles.add_column("saw", ratio=1)
-    roles.add_column("sent", justify="right")
-    roles.add_column("worked", justify="right")
+    columns = Column("saw", ratio=1), Column("sent", justify="right"), Column("worked", justify="right")
+    roles = Table("role", *columns, box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
     for role in account.roles:
         roles.add_row(role.name, role.saw, role.sent, role.worked)
     figure = Text.assemble((account.figure or "", "bold green"), "  ", (account.release, "dim"))

@@ -61,9 +61,8 @@ def _print_tables(content: dict[str, Any]) -> None:
     from rich.table import Table
 
     console = Console()
-    times = Table(
-        "engine", "protocol", title="Aggregator, processor milliseconds", title_justify="left", box=box.SIMPLE_HEAD
-    )
+    title = "Aggregator, processor milliseconds"
+    times = Table("engine", "protocol", title=title, title_justify="left", box=box.SIMPLE_HEAD)
     for name in ("parties", "median", "smallest", "largest"):
         times.add_column(name, justify="right")
     for one in content["measurements"]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -16,9 +15,6 @@ from fheval.engines import load_engine
 from fheval.errors import ConfigError
 from fheval.report.files import replace_file
 from fheval_lab.cli.progress import weighted_bar
-
-if TYPE_CHECKING:
-    from fheval_lab.reproduce.run import Outcome
 
 app = typer.Typer()
 
@@ -59,7 +55,7 @@ def reproduce(
     # scikit-learn and the rest take seconds to import: not for `fheval reproduce --help`.
     from fheval_lab.reproduce.cells import Setting
     from fheval_lab.reproduce.page import reproduction_page
-    from fheval_lab.reproduce.run import WITHOUT_DATA, chosen, run
+    from fheval_lab.reproduce.run import WITHOUT_DATA, chosen, left_out, run
 
     if not data.is_dir() and not WITHOUT_DATA.issuperset(chosen(what)):
         raise ConfigError(f"--data {data}: there is no such directory. Name the one that holds the published data.")
@@ -68,18 +64,13 @@ def reproduce(
         outcomes = run(what, setting, out, watch)
     page = out / f"{what}.html"
     replace_file(page, reproduction_page(outcomes, datetime.now().astimezone()))
-    if not quiet:
-        _tell(outcomes, page)
-
-
-def _tell(outcomes: Sequence[Outcome], page: Path) -> None:
-    from fheval_lab.reproduce.run import left_out
-
+    if quiet:
+        return
     console = Console(highlight=False)
     for outcome in outcomes:
         compared = sum(row.printed is not None for row in outcome.rows)
         console.print(f"{outcome.name:<15} {len(outcome.rows):>4} rows, {compared} beside a printed value")
-    for why, what in left_out(outcomes).items():
-        others = f" and {len(what) - 1} more" if len(what) > 1 else ""
-        console.print(f"left out: {what[0]}{others}: {why}", style="yellow", soft_wrap=True)
+    for why, parts in left_out(outcomes).items():
+        others = f" and {len(parts) - 1} more" if len(parts) > 1 else ""
+        console.print(f"left out: {parts[0]}{others}: {why}", style="yellow", soft_wrap=True)
     console.print(f"page: {page}", soft_wrap=True)

@@ -69,9 +69,7 @@ def ours(data: DataSet, points: int, protocol: str, engine: Engine) -> Sequence[
         engine=engine,
     )
     said, note = data.printed.points[points].ours, f"engine {result.engine}"
-    return [
-        data.row(protocol, result.auc, decision_points=points, std=0.0, printed=said, parties=PARTIES, note=note),
-    ]
+    return [data.row(protocol, result.auc, decision_points=points, std=0.0, printed=said, parties=PARTIES, note=note)]
 
 
 def libraries(data: DataSet) -> Sequence[Row]:
@@ -92,18 +90,11 @@ def under_noise(data: DataSet, points: int, epsilon: int) -> Sequence[Row]:
     counts = [Counts.from_scores(labels, scores, points) for labels, scores in data.shares(PARTIES)]
     noisy = aggregator_add([party_statistics(own) for own in counts], mechanism, REPETITIONS)
     printed, printed_std = data.printed.points[points].dpauc[epsilon]
+    row = data.row("dpauc", 0.0, decision_points=points, printed=printed, printed_std=printed_std, parties=PARTIES)
+    found = {column: ESTIMATORS[estimator](*noisy) for column, estimator in DPAUC_COLUMNS.items()}
     return [
-        data.row(
-            f"{column}-epsilon-{epsilon}",
-            float(values.mean()),
-            std=float(values.std()),
-            decision_points=points,
-            printed=printed,
-            printed_std=printed_std,
-            parties=PARTIES,
-        )
-        for column, estimator in DPAUC_COLUMNS.items()
-        for values in [ESTIMATORS[estimator](*noisy)]
+        replace(row, column=f"{column}-epsilon-{epsilon}", value=float(values.mean()), std=float(values.std()))
+        for column, values in found.items()
     ]
 
 

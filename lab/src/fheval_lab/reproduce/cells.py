@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,6 @@ from fheval.engines import Engine
 from fheval.report.files import replace_file
 from fheval.version import __version__
 from fheval_lab.reproduce.rows import Row
-
-FOLDER = "cells"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +80,11 @@ class Store:
     def put(self, cell: Cell, finished: Finished) -> None:
         file = self._file(cell)
         file.parent.mkdir(parents=True, exist_ok=True)
-        rows = [row.to_dict() for row in finished.rows]
-        content = {"inputs": _inputs(cell), "machine": finished.machine, "rows": rows}
+        content = {"inputs": _inputs(cell), **asdict(finished)}
         replace_file(file, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
     def _file(self, cell: Cell) -> Path:
-        return self.folder / FOLDER / (re.sub(r"[^A-Za-z0-9.]+", "-", cell.name) + ".json")
+        return self.folder / "cells" / (re.sub(r"[^A-Za-z0-9.]+", "-", cell.name) + ".json")
 
 
 def _inputs(cell: Cell) -> dict[str, Any]:

@@ -24,12 +24,7 @@ DECISION_POINTS = 100
 CLIENTS = (5, 10, 15)
 
 # Which of the paper's settings withstands the same aggregator.
-SETTINGS = {
-    padded.NAME: "semi-honest",
-    paper_semi_honest.NAME: "semi-honest",
-    padded_verified.NAME: "malicious",
-    paper_malicious.NAME: "malicious",
-}
+SETTINGS = {name: "malicious" if BY_NAME[name].resists else "semi-honest" for name in PROTOCOLS}
 
 # Seconds for a party, about.
 WEIGHTS = {padded.NAME: 0.01, padded_verified.NAME: 0.02, paper_semi_honest.NAME: 0.12, paper_malicious.NAME: 0.25}

@@ -24,9 +24,9 @@ Share = tuple[NDArray[np.uint8], NDArray[np.float64]]
 PRINTED: dict[Name, dict[int, printed.AtSize]] = {"criteo": printed.CRITEO, "celeba": printed.CELEBA}
 TITLES: dict[Name, str] = {"criteo": "Criteo", "celeba": "CelebA"}
 
-# The size of the files whose name says none.
-_WHOLE = {"criteo": 458407, "celeba": 100000}
 _PREFIX = {"criteo": "_criteo", "celeba": ""}
+
+_read = lru_cache(maxsize=2)(read_pair)
 
 # Any split gives the same AUC; a fixed one lets a resumed run go on where the other stopped.
 _SPLIT_SEED = 1
@@ -43,7 +43,8 @@ class DataSet:
     @property
     def files(self) -> tuple[Path, Path]:
         """Labels and scores."""
-        ending = _PREFIX[self.name] + ("" if self.size == _WHOLE[self.name] else f"_{self.size}")
+        # The name of the largest says no size.
+        ending = _PREFIX[self.name] + ("" if self.size == max(PRINTED[self.name]) else f"_{self.size}")
         return self.folder / f"labels{ending}.txt", self.folder / f"pred_cons{ending}.txt"
 
     @property
@@ -69,18 +70,13 @@ class DataSet:
         return Row(data=self.name, size=self.size, column=column, value=value, **others)
 
     def load(self) -> Share:
-        return _load(self.files)
+        return _read(*self.files)
 
     def shares(self, parties: int) -> list[Share]:
         """The samples dealt out at random, equally many to each party to within one."""
         labels, scores = self.load()
         dealt = split_rows(len(labels), parties, split_randomness(_SPLIT_SEED))
         return [(labels[rows], scores[rows]) for rows in dealt]
-
-
-@lru_cache(maxsize=2)
-def _load(files: tuple[Path, Path]) -> Share:
-    return read_pair(*files)
 
 
 def data_sets(folder: Path, name: Name) -> Sequence[DataSet]:

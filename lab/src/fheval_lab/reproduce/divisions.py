@@ -38,10 +38,8 @@ class Case:
     @property
     def name(self) -> str:
         chosen = self.approximation
-        bounds = f"den from {chosen.low:.3g} to {chosen.high:.3g}"
-        return f"{chosen.method} {EFFORT_NAMES[chosen.method]} {chosen.effort}, {bounds}" + (
-            "" if chosen.scaled else ", not scaled"
-        )
+        bounds = f"den from {chosen.low:.3g} to {chosen.high:.3g}" + ("" if chosen.scaled else ", not scaled")
+        return f"{chosen.method} {EFFORT_NAMES[chosen.method]} {chosen.effort}, {bounds}"
 
     def batches(self) -> Iterator[tuple[float, ...]]:
         """Which den share a ciphertext: an overflowing slot spoils its neighbours, and den above `high` overflow."""
@@ -98,7 +96,10 @@ def measure(case: Case) -> Sequence[Row]:
     """The error at each den, levels and seconds of one case."""
     engine = _engine()
     try:
-        results = [(dens, _divided(engine, case, dens)) for dens in case.batches()]
+        results = [
+            (dens, division.divide(engine, case.approximation, [AUC * den for den in dens], dens))
+            for dens in case.batches()
+        ]
     except PrecisionError as error:
         return [Row(column=f"{case.name} error", value=None, note=str(error))]
     rows = [_error(case, den, auc) for dens, result in results for den, auc in zip(dens, result.aucs, strict=True)]
@@ -120,10 +121,6 @@ def _engine() -> Engine:
             "again: it takes up what it finds."
         )
     return load_engine("openfhe")
-
-
-def _divided(engine: Engine, case: Case, dens: Sequence[float]) -> division.DivisionResult:
-    return division.divide(engine, case.approximation, [AUC * den for den in dens], dens)
 
 
 def _error(case: Case, den: float, auc: float) -> Row:

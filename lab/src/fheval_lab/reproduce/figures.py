@@ -16,7 +16,7 @@ from fheval_lab.bench.aggregators import aggregator_work
 from fheval_lab.reproduce import communication
 from fheval_lab.reproduce.accuracy import PROTOCOLS
 from fheval_lab.reproduce.cells import Cell, Plan, Setting, Skip
-from fheval_lab.reproduce.data_sets import DataSet, Name, data_sets, present_and_missing, without
+from fheval_lab.reproduce.data_sets import TITLES, DataSet, data_sets, present_and_missing, without
 from fheval_lab.reproduce.printed import ACCURACY, PARTIES, SECONDS_100_PARTIES
 from fheval_lab.reproduce.rows import Row
 
@@ -47,8 +47,7 @@ def plan_points(setting: Setting) -> Plan:
     engine = setting.engine
     cells = [_time_cell(engine, protocol, PARTIES, points) for protocol in PROTOCOLS for points in POINTS]
     skipped: list[Skip] = []
-    names: tuple[Name, ...] = ("criteo", "celeba")
-    for name in names:
+    for name in TITLES:
         present, missing = present_and_missing(setting.data, name)
         if present:
             cells += [_closeness_cell(present[-1], points, engine) for points in CLOSENESS_POINTS]

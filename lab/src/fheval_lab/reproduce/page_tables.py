@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from fheval.report.elements import Content, Element, element
 from fheval_lab.reproduce import numbers
@@ -29,8 +29,8 @@ def accuracy(outcome: Outcome) -> Content:
 
 
 def _summary(outcome: Outcome) -> Element:
-    exact = [abs(row.difference) for row in outcome.rows if row.column in PROTOCOLS and row.difference is not None]
-    pooled = [abs(row.difference) for row in outcome.rows if row.column in _LIBRARIES and row.difference is not None]
+    known = [(row.column, abs(row.difference)) for row in outcome.rows if row.difference is not None]
+    exact, pooled = ([off for column, off in known if column in shown] for shown in (PROTOCOLS, _LIBRARIES))
     sentences = []
     if exact:
         sentences.append(
@@ -43,22 +43,18 @@ def _summary(outcome: Outcome) -> Element:
 
 
 def _truth(index: Index) -> Element:
-    def cell(row: Row | None) -> Content:
-        if row is None:
-            return numbers.NOTHING
+    def cell(row: Row) -> Content:
         under = f"printed {numbers.auc(row.printed)}, difference {numbers.difference(row.difference)}"
         return numbers.beside(numbers.auc(row.value), under)
 
     sizes = sorted({size for size, _, column in index if column in _LIBRARIES and size is not None})
-    rows = [[f"{size:,}", *(cell(index.get((size, None, column))) for column in _LIBRARIES)] for size in sizes]
+    rows = [[f"{size:,}", *(_shown(index.get((size, None, column)), cell) for column in _LIBRARIES)] for size in sizes]
     caption = "The AUC of the pooled samples, and by MPC without pooling them."
     return numbers.table(["samples", *_LIBRARIES.values()], rows, caption=caption)
 
 
 def _ours(index: Index) -> Element:
-    def cell(row: Row | None) -> Content:
-        if row is None:
-            return numbers.NOTHING
+    def cell(row: Row) -> Content:
         return numbers.beside(numbers.auc(row.value), numbers.difference(row.difference))
 
     shown = (*PROTOCOLS, ROUNDED)
@@ -66,18 +62,16 @@ def _ours(index: Index) -> Element:
     for size, points in _lines(index, shown):
         found = [index.get((size, points, column)) for column in shown]
         printed = next(row.printed for row in found if row is not None)
-        rows.append([f"{size:,}", str(points), numbers.auc(printed), *map(cell, found)])
+        rows.append([f"{size:,}", str(points), numbers.auc(printed), *(_shown(row, cell) for row in found)])
     caption = "Our protocols, exact releases unless said otherwise, and the printed “Ours”."
     return numbers.table(["samples", "N", "printed", *shown], rows, caption=caption)
 
 
 def _noisy(index: Index) -> Content:
-    def mean(row: Row | None) -> str:
-        return numbers.NOTHING if row is None else numbers.with_deviation(row.value, row.std)
+    def mean(row: Row) -> str:
+        return numbers.with_deviation(row.value, row.std)
 
-    def cell(row: Row | None) -> Content:
-        if row is None:
-            return numbers.NOTHING
+    def cell(row: Row) -> Content:
         return numbers.beside(mean(row), f"printed {numbers.with_deviation(row.printed, row.printed_std)}")
 
     headings, rows = ["samples", "N"], []
@@ -86,12 +80,16 @@ def _noisy(index: Index) -> Content:
     shown = tuple(f"{column}-epsilon-{epsilon}" for epsilon in EPSILONS for column in DPAUC_COLUMNS)
     for size, points in _lines(index, shown):
         found = [index.get((size, points, column)) for column in shown]
-        cells = [show(row) for row, show in zip(found, (cell, mean) * len(EPSILONS), strict=True)]
+        cells = [_shown(row, show) for row, show in zip(found, (cell, mean) * len(EPSILONS), strict=True)]
         rows.append([f"{size:,}", str(points), *cells])
     if not rows:
         return None
     caption = "DPAUC: mean and standard deviation over 100 repetitions, printed below ours."
     return numbers.table(headings, rows, caption=caption)
+
+
+def _shown(row: Row | None, show: Callable[[Row], Content]) -> Content:
+    return numbers.NOTHING if row is None else show(row)
 
 
 def _lines(index: Index, shown: tuple[str, ...]) -> list[tuple[int, int]]:
@@ -123,9 +121,7 @@ def _notes(outcome: Outcome) -> Iterator[str]:
 def communication(outcome: Outcome) -> Content:
     """A line for each protocol and number of clients."""
 
-    def cell(row: Row | None) -> Content:
-        if row is None:
-            return numbers.NOTHING
+    def cell(row: Row) -> Content:
         if row.printed is None or row.value is None:
             return numbers.megabytes(row.value)
         under = f"printed {numbers.megabytes(row.printed)}, {numbers.ratio(row.value / row.printed)}"
@@ -135,7 +131,7 @@ def communication(outcome: Outcome) -> Content:
     clients = sorted({row.parties for row in outcome.rows if row.parties})
     parts = ("client", "server", "leader set-up")
     rows = [
-        [protocol, str(count), *(cell(by_key.get((count, f"{protocol} {part}"))) for part in parts)]
+        [protocol, str(count), *(_shown(by_key.get((count, f"{protocol} {part}")), cell) for part in parts)]
         for protocol in PROTOCOLS
         for count in clients
         if (count, f"{protocol} client") in by_key

@@ -42,13 +42,10 @@ class Row:
         """Ours minus the printed value, where there are both."""
         return None if self.value is None or self.printed is None else self.value - self.printed
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def as_json(rows: Sequence[Row], **others: Any) -> str:
     """One JSON object with the rows, and what is to be known about them."""
-    return json.dumps({"rows": [row.to_dict() for row in rows], **others}, indent=1, allow_nan=False) + "\n"
+    return json.dumps({"rows": [asdict(row) for row in rows], **others}, indent=1, allow_nan=False) + "\n"
 
 
 def as_csv(rows: Sequence[Row]) -> str:
@@ -56,5 +53,5 @@ def as_csv(rows: Sequence[Row]) -> str:
     text = StringIO()
     writer = csv.DictWriter(text, [each.name for each in fields(Row)], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(row.to_dict() for row in rows)
+    writer.writerows(map(asdict, rows))
     return text.getvalue()
