@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from fheval.protocols.watch import InProcess
 
 from fheval.engines import load_engine
-from fheval.engines.clear import ClearEngine
 from fheval.errors import ConfigError, RemoteProtocolError, VerificationFailed
 from fheval.protocols import PROTOCOLS
-from fheval.protocols.watch import InProcess
 from fheval.secrets import SystemRandomness
 from fheval_lab.attacks import STRATEGIES, Consortium, run_suite, strategies_named
 from fheval_lab.attacks.on_parties import DropParty, SwapParties
 from fheval_lab.attacks.on_slots import ScaleAll
 from fheval_lab.attacks.strategy import RESISTANT, Strategy
 from fheval_lab.attacks.suite import HARMLESS, Tally, adversary, suitable
+from fheval_lab.clear import ClearEngine
 
 TRIES = 10
 

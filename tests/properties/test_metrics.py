@@ -7,18 +7,18 @@ from math import isclose
 
 import numpy as np
 import pytest
+from fheval.metrics.party import tally_party
+from fheval.metrics.question import Question
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import metrics_oracle
 from fheval import Grid, Table, UndefinedMetric, evaluate
-from fheval.engines.clear import ClearEngine
 from fheval.metrics.forms import Contribution, Form
-from fheval.metrics.party import tally_party
-from fheval.metrics.question import Question
 from fheval.metrics.registry import METRICS
 from fheval.secrets import Secret, derive
+from fheval_lab.clear import ClearEngine
 
 POINTS = 11
 THRESHOLDS = (0.0, 0.3, 0.5, 1.0)

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from fheval.protocols.watch import InProcess
 
 from fheval.counting import Counts
 from fheval.engines import Engine, Parameters
-from fheval.engines.clear import ClearEngine
 from fheval.metrics.forms import Contribution, Form, auc_contribution, auc_form
 from fheval.protocols import PROTOCOLS, padded, padded_verified, padding, run_round
 from fheval.protocols.round import (
@@ -27,8 +27,8 @@ from fheval.protocols.round import (
     leader_set_up,
     new_round_id,
 )
-from fheval.protocols.watch import InProcess
 from fheval.secrets import Randomness, SystemRandomness
+from fheval_lab.clear import ClearEngine
 
 CLEAR = ClearEngine()
 PADDED = ("padded", "padded-verified")

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from division_oracle import in_plaintext
-from fheval.engines.clear import ClearEngine
 from fheval.errors import ConfigError, EngineError, PrecisionError
 from fheval_lab.baselines.division import (
     CKKS_DIVISION,
@@ -17,6 +16,7 @@ from fheval_lab.baselines.division import (
     divide,
     effort_needed,
 )
+from fheval_lab.clear import ClearEngine
 
 AUC = 0.75
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from fheval.engines.clear import ClearEngine
 from fheval_lab.bench import suite as bench_suite
 from fheval_lab.bench.suite import (
     MALICIOUS,
@@ -19,6 +18,7 @@ from fheval_lab.bench.suite import (
     aggregator_seconds,
     engine_ratios,
 )
+from fheval_lab.clear import ClearEngine
 
 
 def test_ratios_are_medians_over_pairs_of_one_repetition() -> None:

@@ -12,17 +12,17 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
+from fheval.metrics.party import tally_party
+from fheval.metrics.question import Question
+from fheval.protocols.watch import InProcess
 from numpy.typing import NDArray
 
 from fheval import Grid, Table
-from fheval.engines.clear import ClearEngine
 from fheval.metrics.intervals import Estimate
-from fheval.metrics.party import tally_party
-from fheval.metrics.question import Question
 from fheval.protocols import run_round
 from fheval.protocols.round import Round
-from fheval.protocols.watch import InProcess
 from fheval.secrets import Secret, Stream, derive
+from fheval_lab.clear import ClearEngine
 
 SEEDS = (20261115, 1, 2, 3, 4, 5)
 STUDIES = 400

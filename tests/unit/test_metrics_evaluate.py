@@ -12,10 +12,10 @@ from sklearn.metrics import roc_auc_score
 
 import metrics_oracle
 from fheval import ConfigError, Counts, InputError, Result, Table, UndefinedMetric, evaluate
-from fheval.engines.clear import ClearEngine
 from fheval.evaluation import run
 from fheval.protocols import run_round
 from fheval.protocols.round import Round
+from fheval_lab.clear import ClearEngine
 
 SPECIES = ("setosa", "versicolor", "virginica")
 

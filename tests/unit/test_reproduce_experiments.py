@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fheval.engines.clear import ClearEngine
+from fheval_lab.clear import ClearEngine
 from fheval_lab.reproduce import accuracy, communication, divisions, figures, printed, security
 from fheval_lab.reproduce.cells import Setting
 from fheval_lab.reproduce.communication import Traffic

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fheval.engines.clear import ClearEngine
 from fheval.errors import ConfigError, VerificationFailed
+from fheval_lab.clear import ClearEngine
 from fheval_lab.reproduce import run as running
 from fheval_lab.reproduce.cells import Cell, Finished, Plan, Setting, Skip, Store
 from fheval_lab.reproduce.data_sets import DataSet, data_sets, present_and_missing

@@ -20,7 +20,6 @@ from fheval.consortium import Policy, Rules, load_kit
 from fheval.consortium.authority import create_authority
 from fheval.counting import Grid, count_file
 from fheval.engines import Engine
-from fheval.engines.clear import ClearEngine
 from fheval.party.columns import AllowedColumns
 from fheval.party.core import VaultCore
 from fheval.party.data_set import DataSet
@@ -29,6 +28,7 @@ from fheval.party.ledger_records import History
 from fheval.protocols import default_precision
 from fheval.protocols.base import Stage
 from fheval.secrets import Randomness, SystemRandomness
+from fheval_lab.clear import ClearEngine
 from keys_consortium import NOW, Consortium
 
 # Of one length, so that messages have one length whoever sends them.

@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass
 from math import comb
 from typing import Any
 
-from fheval.engines.clear import ClearEngine
 from fheval.protocols import paper_malicious
 from fheval_lab.attacks.chance import IMPLAUSIBLE, binomial_tails
 from fheval_lab.attacks.consortium import Consortium, fresh_stream
 from fheval_lab.attacks.on_slots import ScaleAllButAnchor
 from fheval_lab.attacks.reused_keys import ReusedKeys
 from fheval_lab.attacks.suite import HARMLESS, Tally, adversary, attempt
+from fheval_lab.clear import ClearEngine
 
 # Decision points and splits, and how many tries, for an expected ten successes or more.
 TOY_SIZES = ((3, 1, 360), (2, 2, 720), (3, 2, 2250))
