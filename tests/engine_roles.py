@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fheval.engines import Ciphertext, Engine, Evaluator, KeyHolder, Keys, Parameters, Vector, container, load_engine
-from fheval.engines.clear import ClearEngine
+from fheval_lab.clear import ClearEngine
 
 ENGINE_NAMES = ("clear", "seal", "openfhe")
 

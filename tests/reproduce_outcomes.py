@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fheval_lab.reproduce import divisions, figures, security
 from fheval_lab.reproduce.accuracy import PROTOCOLS, ROUNDED
-from fheval_lab.reproduce.experiment import Skip
+from fheval_lab.reproduce.cells import Skip
 from fheval_lab.reproduce.rows import Row
 from fheval_lab.reproduce.run import Outcome
 

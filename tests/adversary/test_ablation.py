@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fheval.engines.clear import ClearEngine
 from fheval.field import Residues
 from fheval.protocols import padded, padded_verified, padding, paper_malicious
 from fheval.protocols.blinded_ratio import FloatVector
@@ -26,6 +25,7 @@ from fheval_lab.attacks.on_parties import DenyDropout, DropParty, ReplayEarlier
 from fheval_lab.attacks.on_slots import MixSides, ScaleAll, ScaleAllButAnchor
 from fheval_lab.attacks.strategy import Strategy
 from fheval_lab.attacks.suite import HARMLESS, Tally
+from fheval_lab.clear import ClearEngine
 
 TRIES = 12
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from fheval.cli import main
-from fheval.engines.clear import ClearEngine
 from fheval.protocols import PROTOCOLS, padded
 from fheval_lab.attacks import Consortium, Findings, experiments
 from fheval_lab.attacks.released_pair import LeakRate
 from fheval_lab.attacks.suite import Tally
+from fheval_lab.clear import ClearEngine
 
 SMALL = ("--tries", "2", "--parties", "3", "--decision-points", "5")
 

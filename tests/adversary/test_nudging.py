@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fheval.engines.clear import ClearEngine
 from fheval.protocols.paper_malicious import CommonRandomness
 from fheval.secrets import new_seed
 from fheval_lab.attacks import Consortium, run_suite
@@ -13,6 +12,7 @@ from fheval_lab.attacks.chance import IMPLAUSIBLE, binomial_tails, same_distribu
 from fheval_lab.attacks.consortium import fresh_stream
 from fheval_lab.attacks.nudging import SHIFTS, accepted_nudges, multiplier_ratios, nudge_rates
 from fheval_lab.attacks.on_slots import NUDGE, Nudge
+from fheval_lab.clear import ClearEngine
 
 
 def drawn_by_the_protocol(count: int) -> list[float]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from fheval.engines import load_engine
-from fheval.engines.clear import ClearEngine
 from fheval.errors import ConfigError, RemoteProtocolError, VerificationFailed
 from fheval.protocols import PROTOCOLS
 from fheval.protocols.base import RoundFailed
@@ -16,6 +15,7 @@ from fheval_lab.attacks.on_parties import DropParty, SwapParties
 from fheval_lab.attacks.on_slots import ScaleAll
 from fheval_lab.attacks.strategy import Strategy
 from fheval_lab.attacks.suite import HARMLESS, Tally, adversary
+from fheval_lab.clear import ClearEngine
 
 TRIES = 10
 

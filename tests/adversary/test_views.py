@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from fheval.engines import Ciphertext, Evaluator
-from fheval.engines.clear import ClearEngine
 from fheval.engines.parameters import CKKS_PAPER
 from fheval.field import Residues
 from fheval.protocols import PROTOCOLS, padded, padded_verified, padding, paper_malicious, paper_semi_honest
@@ -28,6 +27,7 @@ from fheval_lab.attacks.views import (
     padded_counts,
     subtract_uploads,
 )
+from fheval_lab.clear import ClearEngine
 
 PADDED = ("padded", "padded-verified")
 LAYOUTS: dict[str, Callable[[Round], SlotLayout]] = {

@@ -19,7 +19,6 @@ import fheval
 from fheval.aggregator.conductor import conduct, drive, in_process
 from fheval.cli import main
 from fheval.consortium import Rules
-from fheval.engines.clear import ClearEngine
 from fheval.evaluation import Result
 from fheval.party.core import VaultCore
 from fheval.party.data_set import DataSet
@@ -30,6 +29,7 @@ from fheval.study import Study
 from fheval_lab.bench import suite as bench_suite
 from fheval_lab.bench.aggregators import aggregator_work
 from fheval_lab.bench.suite import run_bench
+from fheval_lab.clear import ClearEngine
 from keys_consortium import NAMES, NOW, consortium
 
 NAME = "twin"

@@ -14,9 +14,9 @@ import pytest
 
 from browser.chromium import Browser, Tab, installed, running
 from fheval import evaluate
-from fheval.engines.clear import ClearEngine
 from fheval.report.account import account_of
 from fheval.report.round_page import round_page
+from fheval_lab.clear import ClearEngine
 from fheval_lab.reproduce.page import reproduction_page
 from reproduce_outcomes import every_outcome
 

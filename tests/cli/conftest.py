@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from cli.session import Session
-from fheval.engines.clear import ClearEngine
+from fheval_lab.clear import ClearEngine
 
 Data = list[tuple[NDArray[np.int64], NDArray[np.float64]]]
 

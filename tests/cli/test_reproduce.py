@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from cli.session import Session
-from fheval.engines.clear import ClearEngine
+from fheval_lab.clear import ClearEngine
 from fheval_lab.reproduce import run as running
-from fheval_lab.reproduce.cells import Cell
-from fheval_lab.reproduce.experiment import Plan
+from fheval_lab.reproduce.cells import Cell, Plan
 from fheval_lab.reproduce.rows import Row
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from division_oracle import in_plaintext
 from fheval.engines import load_engine, why_unavailable
-from fheval_lab.baselines.division import TOLERANCE, Approximation, Method, divide, in_plaintext
+from fheval_lab.baselines.division import TOLERANCE, Approximation, Method, divide
 
 pytestmark = pytest.mark.skipif(
     why_unavailable("openfhe") is not None, reason="the engine openfhe does not load here; run in .venv-openfhe"

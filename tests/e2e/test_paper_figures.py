@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fheval import Counts, Result, evaluate
 from fheval.counting import read_pair
 from fheval.engines import Engine, available_engines, load_engine
-from fheval.engines.clear import ClearEngine
+from fheval_lab.clear import ClearEngine
 from published_data import published_file
 
 PARTIES = 15

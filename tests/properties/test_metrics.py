@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 import metrics_oracle
 from fheval import Table, UndefinedMetric, evaluate
-from fheval.engines.clear import ClearEngine
 from fheval.evaluation.tally import tally_party
 from fheval.metrics.registry import METRICS
 from fheval.protocols.round import Contribution, Form
 from fheval.secrets import Secret, derive
 from fheval.study import Study
+from fheval_lab.clear import ClearEngine
 
 POINTS = 11
 THRESHOLDS = (0.0, 0.3, 0.5, 1.0)

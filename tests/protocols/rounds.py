@@ -17,7 +17,6 @@ import numpy as np
 from fheval import wire
 from fheval.counting import Counts
 from fheval.engines import Engine, Parameters
-from fheval.engines.clear import ClearEngine
 from fheval.metrics.registry import auc_contribution, auc_form
 from fheval.protocols import PROTOCOLS, padded, padded_verified, paper_malicious, paper_semi_honest
 from fheval.protocols.base import Receipt, Stage
@@ -36,6 +35,7 @@ from fheval.protocols.round import (
 )
 from fheval.secrets import Randomness, SystemRandomness
 from fheval.wire import Message
+from fheval_lab.clear import ClearEngine
 
 CLEAR = ClearEngine()
 PADDED = ("padded", "padded-verified")

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fheval.engines.clear import ClearEngine
 from fheval.errors import CapacityError, PrecisionError
 from fheval.protocols.round import Contribution, Form
+from fheval_lab.clear import ClearEngine
 from protocols.rounds import a_round, contributions_of, curve, exact, parameters_of, play, pooled
 
 SLOTS_CKKS = 8192

@@ -20,9 +20,9 @@ import msgspec
 import pytest
 
 from fheval import wire
-from fheval.engines.clear import ClearEngine
 from fheval.engines.parameters import CKKS_PAPER
 from fheval.secrets import Secret, derive, new_seed
+from fheval_lab.clear import ClearEngine
 
 VALUE = "hunter2-hunter2-hunter2-hunter2!"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fheval.engines.clear import ClearEngine
+from division_oracle import in_plaintext
 from fheval.errors import ConfigError, EngineError, PrecisionError
 from fheval_lab.baselines.division import (
     CKKS_DIVISION,
@@ -15,8 +15,8 @@ from fheval_lab.baselines.division import (
     depth_needed,
     divide,
     effort_needed,
-    in_plaintext,
 )
+from fheval_lab.clear import ClearEngine
 
 AUC = 0.75
 

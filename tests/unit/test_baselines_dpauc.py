@@ -15,7 +15,6 @@ from fheval.secrets import Secret, derive, integer_below
 from fheval_lab.baselines import optional
 from fheval_lab.baselines.data import Parties
 from fheval_lab.baselines.dpauc import ESTIMATORS, Estimator, aggregator_add, dpauc, laplace_mechanism, party_statistics
-from fheval_lab.baselines.pooled import trapezoid_auc
 from published_data import published_file
 
 needs_opendp = pytest.mark.skipif(find_spec("opendp") is None, reason="OpenDP is not installed")
@@ -44,6 +43,12 @@ def published(suffix: str, parties: int = 15) -> Parties:
     return [(labels[owner == party], scores[owner == party]) for party in range(parties)]
 
 
+def trapezoidal_auc(parties: list[tuple[NDArray[np.int64], NDArray[np.float64]]]) -> float:
+    """That of the pooled counts at 25 decision points."""
+    labels, scores = (np.concatenate(arrays) for arrays in zip(*parties, strict=True))
+    return Counts.from_scores(labels, scores, decision_points=25).auc()
+
+
 def no_noise(values: list[int]) -> list[int]:
     return values
 
@@ -59,7 +64,7 @@ def test_without_noise_every_estimator_is_the_trapezoidal_auc(estimator: Estimat
     parties = some_parties()
     statistics = [party_statistics(Counts.from_scores(*party, decision_points=25)) for party in parties]
     values = ESTIMATORS[estimator](*aggregator_add(statistics, no_noise, repetitions=2))
-    assert values == pytest.approx([trapezoid_auc(parties, 25).auc] * 2, abs=1e-12)
+    assert values == pytest.approx([trapezoidal_auc(parties)] * 2, abs=1e-12)
 
 
 def test_every_party_and_repetition_has_noise_of_its_own() -> None:
@@ -93,7 +98,7 @@ def test_sorted_estimator_stays_within_bounds() -> None:
 def test_a_huge_budget_leaves_the_trapezoidal_auc() -> None:
     parties = some_parties()
     result = dpauc(parties, epsilon=1e7, decision_points=25, repetitions=3)
-    assert result.mean == pytest.approx(trapezoid_auc(parties, 25).auc, abs=1e-12)
+    assert result.mean == pytest.approx(trapezoidal_auc(parties), abs=1e-12)
     assert result.std == pytest.approx(0, abs=1e-12)
 
 

@@ -23,11 +23,10 @@ from numpy.typing import NDArray
 from fheval.errors import ConfigError, InputError, LocalProtocolError, TransportError, UndefinedMetric
 from fheval.secrets import Secret, SystemRandomness, derive
 from fheval_lab.baselines import mpc, optional
+from fheval_lab.baselines.comparisons import FORMATS, MergeNetwork, common_format, merge_network
 from fheval_lab.baselines.data import check_parties
-from fheval_lab.baselines.merging import MergeNetwork, merge_network
 from fheval_lab.baselines.mpc import mpc_auc, owners_share
 from fheval_lab.baselines.mpc_worker import InheritedListenerLoop, Job, Report
-from fheval_lab.baselines.score_codes import FORMATS, common_format
 from pairwise_auc import pairwise_auc
 
 needs_mpyc = pytest.mark.skipif(find_spec("mpyc") is None, reason="MPyC is not installed")

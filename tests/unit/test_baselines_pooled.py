@@ -1,4 +1,4 @@
-"""The pooled truth: exact, by trapezoids, and as Keras' metric sees it."""
+"""The pooled truth: exact, and as Keras' metric sees it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fheval.counting import Counts
 from fheval.errors import ConfigError, InputError, UndefinedMetric
 from fheval_lab.baselines import optional
-from fheval_lab.baselines.pooled import sklearn_auc, trapezoid_auc
-from fheval_lab.baselines.tensorflow import keras_auc, tensorflow_auc
+from fheval_lab.baselines.pooled import keras_auc, sklearn_auc, tensorflow_auc
 from pairwise_auc import pairwise_auc
 from published_data import published_file
 
@@ -49,22 +47,14 @@ def test_sklearn_takes_logits() -> None:
     assert sklearn_auc(logits).auc == pytest.approx(float(pairwise_auc(logits)), abs=1e-15)
 
 
-def test_trapezoid_is_that_of_the_pooled_counts() -> None:
-    labels, scores = spread_scores()
-    split = [(labels[start::3], scores[start::3]) for start in range(3)]
-    result = trapezoid_auc(split, decision_points=25)
-    assert result.auc == Counts.from_scores(labels, scores, 25).auc()
-    assert (result.samples, result.parties, result.decision_points) == (500, 3, 25)
-
-
-@pytest.mark.parametrize("baseline", [sklearn_auc, trapezoid_auc, keras_auc])
+@pytest.mark.parametrize("baseline", [sklearn_auc, keras_auc])
 def test_one_class_has_no_auc(baseline: object) -> None:
     assert callable(baseline)
     with pytest.raises(UndefinedMetric, match="no sample has label 1"):
         baseline([([0, 0], [0.1, 0.2]), ([0], [0.3])])
 
 
-@pytest.mark.parametrize("baseline", [sklearn_auc, trapezoid_auc, keras_auc])
+@pytest.mark.parametrize("baseline", [sklearn_auc, keras_auc])
 def test_bad_data_is_named_by_party_and_row(baseline: object) -> None:
     assert callable(baseline)
     with pytest.raises(InputError, match="party 2, row 3"):

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from fheval.engines.clear import ClearEngine
 from fheval.protocols import PROTOCOLS
 from fheval_lab.bench import suite as bench_suite
 from fheval_lab.bench.suite import MANY_PARTIES, PARTIES, aggregator_seconds, engine_ratios, work
+from fheval_lab.clear import ClearEngine
 
 PADDED, VERIFIED = "padded", "padded-verified"
 SEMI_HONEST, MALICIOUS = "paper-semi-honest", "paper-malicious"

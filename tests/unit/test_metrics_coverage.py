@@ -15,13 +15,13 @@ import pytest
 from numpy.typing import NDArray
 
 from fheval import Table
-from fheval.engines.clear import ClearEngine
 from fheval.evaluation.result import Estimate
 from fheval.evaluation.tally import tally_party
 from fheval.protocols import PROTOCOLS
 from fheval.protocols.play import play
 from fheval.secrets import Secret, Stream, derive
 from fheval.study import Study
+from fheval_lab.clear import ClearEngine
 
 SEEDS = (20261115, 1, 2, 3, 4, 5)
 STUDIES = 400

@@ -14,7 +14,6 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import average_precision_score, precision_recall_curve, roc_auc_score, roc_curve
 
 from fheval import ConfigError, Grid, RemoteProtocolError, Result, Table, VerificationFailed, evaluate
-from fheval.engines.clear import ClearEngine
 from fheval.errors import CapacityError, CohortTooSmall, UndefinedMetric
 from fheval.evaluation import declaration, run
 from fheval.evaluation.curves import Curve
@@ -36,6 +35,7 @@ from fheval.protocols.round import (
 from fheval.secrets import Secret, SystemRandomness
 from fheval.study import Slice
 from fheval.wire import encode
+from fheval_lab.clear import ClearEngine
 
 POINTS = 21
 RNG = SystemRandomness()

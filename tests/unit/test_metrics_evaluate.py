@@ -12,11 +12,11 @@ from sklearn.metrics import roc_auc_score
 
 import metrics_oracle
 from fheval import ConfigError, Counts, InputError, Result, Table, UndefinedMetric, evaluate
-from fheval.engines.clear import ClearEngine
 from fheval.evaluation import run
 from fheval.protocols.play import play
 from fheval.protocols.round import Round
 from fheval.wire import HEADER, encode
+from fheval_lab.clear import ClearEngine
 
 SPECIES = ("setosa", "versicolor", "virginica")
 

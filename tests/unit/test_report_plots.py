@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fheval.report.axes import Axis, Scale, written
 from fheval.report.elements import Element, write
-from fheval.report.plots import Series, plot
+from fheval_lab.reproduce.plots import Axis, Scale, Series, plot, written
 
 POSITIVE = st.floats(1e-12, 1e12)
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from fheval import evaluate
-from fheval.engines.clear import ClearEngine
 from fheval.evaluation import Result
 from fheval.protocols import PROTOCOLS
 from fheval.report.account import account_of
 from fheval.report.round_page import round_page
 from fheval.report.wording import shown_auc, warning
+from fheval_lab.clear import ClearEngine
 
 WHEN = datetime(2026, 11, 15, 12, 30, tzinfo=timezone.utc)
 HOSTILE = '"><script>alert(1)</script>&amp;\udcff.csv'

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fheval.engines.clear import ClearEngine
-from fheval_lab.reproduce import accuracy, closeness, communication, divisions, figures, printed, security
+from fheval_lab.clear import ClearEngine
+from fheval_lab.reproduce import accuracy, communication, divisions, figures, printed, security
+from fheval_lab.reproduce.cells import Setting
+from fheval_lab.reproduce.communication import Traffic
 from fheval_lab.reproduce.data_sets import PRINTED, DataSet, Name, data_sets
-from fheval_lab.reproduce.experiment import Setting
-from fheval_lab.reproduce.rounds import Traffic
 from fheval_lab.reproduce.run import EXPERIMENTS
 from published_data import published_file
 
@@ -68,7 +68,7 @@ def test_dpauc_is_within_its_printed_deviation_on_many_samples(points: int, epsi
 
 
 def test_the_accuracy_of_the_paper_is_reached() -> None:
-    (row,) = closeness.accuracy(published("celeba", 100_000), 100, ENGINE)
+    (row,) = figures.closeness(published("celeba", 100_000), 100, ENGINE)
     assert row.printed == 99.93
     assert row.value == pytest.approx(99.93, abs=0.005)
 

@@ -11,12 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fheval.engines.clear import ClearEngine
 from fheval.errors import ConfigError, VerificationFailed
+from fheval_lab.clear import ClearEngine
 from fheval_lab.reproduce import run as running
-from fheval_lab.reproduce.cells import Cell, Finished, Store
-from fheval_lab.reproduce.data_sets import DataSet, data_sets
-from fheval_lab.reproduce.experiment import Plan, Setting, Skip, present_and_missing
+from fheval_lab.reproduce.cells import Cell, Finished, Plan, Setting, Skip, Store
+from fheval_lab.reproduce.data_sets import DataSet, data_sets, present_and_missing
 from fheval_lab.reproduce.rows import Row, as_csv, as_json
 
 CONTRACT = ["data", "size", "decision_points", "column", "value", "std", "printed"]
@@ -163,7 +162,7 @@ def test_rows_are_those_of_the_contract() -> None:
     (line,) = csv.DictReader(as_csv([ROW]).splitlines())
     assert list(line)[: len(CONTRACT)] == CONTRACT
     assert (line["value"], line["printed"], line["printed_std"]) == ("0.9", "0.8934", "")
-    assert Row.from_dict(content["rows"][0]) == ROW
+    assert Row(**content["rows"][0]) == ROW
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

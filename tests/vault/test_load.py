@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from fheval.engines import Engine, load_engine
-from fheval.engines.clear import ClearEngine
 from fheval.party.ledger import KEPT_ROUNDS
+from fheval_lab.clear import ClearEngine
 from keys_consortium import Consortium
 from vault.trial import NAMES, RULES, Trial, running
 

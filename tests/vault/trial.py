@@ -19,7 +19,6 @@ from fheval.consortium import Policy, Rules, load_kit
 from fheval.consortium.authority import create_authority
 from fheval.counting import Grid, count_file
 from fheval.engines import Engine
-from fheval.engines.clear import ClearEngine
 from fheval.party.columns import AllowedColumns
 from fheval.party.core import VaultCore
 from fheval.party.data_set import DataSet
@@ -29,6 +28,7 @@ from fheval.protocols.base import Stage
 from fheval.protocols.round import Round
 from fheval.secrets import Randomness, SystemRandomness
 from fheval.study import Study
+from fheval_lab.clear import ClearEngine
 from keys_consortium import NOW, Consortium
 
 # Of one length, so that messages have one length whoever sends them.

@@ -19,9 +19,6 @@ OTHER_SIZES = (140, 90, 56, 32)
 # with all of them.
 DIGITS = 6
 
-_TEST_SHARE = 0.6
-_SPLIT_SEED = 0
-
 
 def lines() -> Iterator[str]:
     """The lines of the file: a heading, then one for each sample."""
@@ -51,7 +48,7 @@ def _scored() -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     features, benign = load_breast_cancer(return_X_y=True)
     malignant = 1 - benign
     fitted_on, features, fitted_labels, labels = train_test_split(
-        features, malignant, test_size=_TEST_SHARE, stratify=malignant, random_state=_SPLIT_SEED
+        features, malignant, test_size=0.6, stratify=malignant, random_state=0
     )
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(fitted_on, fitted_labels)
     return labels, model.predict_proba(features)[:, 1]

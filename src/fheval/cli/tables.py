@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fheval.evaluation import Result, Row
-from fheval.report.account import Account, is_one_auc, round_facts
+from fheval.report.account import is_one_auc, round_facts
 from fheval.report.wording import MOST_DECIMALS, decimals, duration, release_in_words, shown_auc, size, warning
 
 
@@ -28,7 +28,7 @@ def result_panel(result: Result) -> RenderableType:
     caution = warning(result)
     if caution is not None:
         parts += ["", Text(caution, style="yellow")]
-    return _panel(title, parts)
+    return panel(title, parts)
 
 
 def quiet_lines(result: Result) -> Iterator[str]:
@@ -80,20 +80,6 @@ def _interval(result: Result, row: Row) -> str:
     return f"{_figure(result, row, row.low)} to {_figure(result, row, row.high)}"
 
 
-def account_panel(account: Account) -> RenderableType:
-    """The same for an evaluation that is told in words only."""
-    parts: list[RenderableType] = [
-        Text.assemble((account.figure or "", "bold green"), "  ", (account.release, "dim")),
-        "",
-        facts_table(account.facts),
-        "",
-        _account_roles(account),
-    ]
-    if account.caution is not None:
-        parts += ["", Text(account.caution, style="yellow")]
-    return _panel(account.title, parts)
-
-
 def roles_table(result: Result) -> Table:
     """Time and bytes of each role."""
     table = Table("role", box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
@@ -107,16 +93,6 @@ def roles_table(result: Result) -> Table:
     return table
 
 
-def _account_roles(account: Account) -> Table:
-    table = Table("role", box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
-    table.add_column("saw", ratio=1)
-    table.add_column("sent", justify="right")
-    table.add_column("worked", justify="right")
-    for role in account.roles:
-        table.add_row(role.name, role.saw, role.sent, role.worked)
-    return table
-
-
 def facts_table(facts: Sequence[tuple[str, str]]) -> Table:
     """Facts, each behind its name."""
     table = Table.grid(padding=(0, 2))
@@ -127,5 +103,6 @@ def facts_table(facts: Sequence[tuple[str, str]]) -> Table:
     return table
 
 
-def _panel(title: str, parts: Sequence[RenderableType]) -> Panel:
+def panel(title: str, parts: Sequence[RenderableType]) -> Panel:
+    """Parts below each other in a frame with a title."""
     return Panel(Group(*parts), title=title, title_align="left", box=box.ROUNDED, padding=(1, 2), width=100)

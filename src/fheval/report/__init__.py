@@ -1,1 +1,1 @@
-"""Results for people: words and figures, plots, and pages of HTML that need nothing but a browser."""
+"""Results for people: words and figures, and pages of HTML that need nothing but a browser."""

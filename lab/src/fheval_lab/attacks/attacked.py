@@ -13,16 +13,13 @@ from fheval.protocols.base import Aggregator, Stage
 from fheval.protocols.play import Members
 from fheval.protocols.round import PublicSetup, Verdict
 
-_Noted = tuple[bytes, "tuple[str, ...] | None"]
-
 
 class AttackedRound(Members):
     """The members of one round, who answer as many aggregators as try their luck."""
 
-    _answers: dict[tuple[str, Stage, bytes], _Noted]
+    _answers: dict[tuple[str, Stage, bytes], tuple[bytes, tuple[str, ...] | None]]
 
     def answer(self, party: str, stage: Stage, body: bytes) -> bytes:
-        """What one member answers; the same request gets the same bytes."""
         if not hasattr(self, "_answers"):
             self._answers = {}
         key = (party, stage, body)
@@ -34,7 +31,6 @@ class AttackedRound(Members):
         return data
 
     def uploads(self) -> list[Any]:
-        """What the parties sent."""
         kind = self.protocol.aggregator.upload
         sent = ((party, self.answer(party, Stage.SUBMIT, b"")) for party in self.round.parties)
         return [wire.decode(data, kind, sender=party) for party, data in sent]
@@ -55,5 +51,4 @@ class AttackedRound(Members):
         return self.protocol.open(self.engine, self.round, self.secrets, roster, answer)
 
     def outcome(self, kind: type[Aggregator]) -> Verdict:
-        """What the parties end up with when this aggregator answers."""
         return self.open(self.answer_of(kind))

@@ -3,52 +3,31 @@
 from __future__ import annotations
 
 from fheval.errors import ConfigError
-from fheval_lab.attacks.on_answers import FirstRunTwice, ReturnConstants, ReturnGarbage, ReturnNothing
-from fheval_lab.attacks.on_parties import (
-    CountTwice,
-    DenyDropout,
-    DropParty,
-    InjectUpload,
-    ReplayEarlier,
-    SwapParties,
-)
-from fheval_lab.attacks.on_slots import (
-    AddToSlot,
-    BothRunsAlike,
-    MixSides,
-    Nudge,
-    OneRunOnly,
-    ReorderSlots,
-    ScaleAll,
-    ScaleAllButAnchor,
-    ScaleSlot,
-    SpareRuns,
-    ZeroSlot,
-)
+from fheval_lab.attacks import on_answers, on_parties, on_slots
 from fheval_lab.attacks.strategy import Strategy
 
 STRATEGIES: tuple[type[Strategy], ...] = (
-    DropParty,
-    DenyDropout,
-    CountTwice,
-    ReplayEarlier,
-    SwapParties,
-    InjectUpload,
-    ReorderSlots,
-    ZeroSlot,
-    ScaleSlot,
-    ScaleAll,
-    ScaleAllButAnchor,
-    AddToSlot,
-    MixSides,
-    Nudge,
-    ReturnConstants,
-    FirstRunTwice,
-    OneRunOnly,
-    SpareRuns,
-    BothRunsAlike,
-    ReturnGarbage,
-    ReturnNothing,
+    on_parties.DropParty,
+    on_parties.DenyDropout,
+    on_parties.CountTwice,
+    on_parties.ReplayEarlier,
+    on_parties.SwapParties,
+    on_parties.InjectUpload,
+    on_slots.ReorderSlots,
+    on_slots.ZeroSlot,
+    on_slots.ScaleSlot,
+    on_slots.ScaleAll,
+    on_slots.ScaleAllButAnchor,
+    on_slots.AddToSlot,
+    on_slots.MixSides,
+    on_slots.Nudge,
+    on_answers.ReturnConstants,
+    on_answers.FirstRunTwice,
+    on_slots.OneRunOnly,
+    on_slots.SpareRuns,
+    on_slots.BothRunsAlike,
+    on_answers.ReturnGarbage,
+    on_answers.ReturnNothing,
 )
 
 

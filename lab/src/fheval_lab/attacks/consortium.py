@@ -15,16 +15,7 @@ from fheval.metrics.registry import auc_contribution
 from fheval.protocols import PROTOCOLS
 from fheval.protocols.play import Contributions
 from fheval.protocols.round import DEFAULT_MAX_SAMPLES, Contribution, Round, leader_set_up
-from fheval.secrets import (
-    SEED_BYTES,
-    Randomness,
-    Secret,
-    Stream,
-    SystemRandomness,
-    derive,
-    new_seed,
-    symmetric_floats,
-)
+from fheval.secrets import SEED_BYTES, Randomness, Secret, Stream, SystemRandomness, derive, new_seed, symmetric_floats
 from fheval.study import Study
 from fheval_lab.attacks.attacked import AttackedRound
 
@@ -42,7 +33,6 @@ class Consortium:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def round(self, engine: Engine, rng: Randomness) -> Round:
-        """A round of its own."""
         study = Study.of(
             protocol=self.protocol,
             decision_points=self.decision_points,
@@ -54,13 +44,7 @@ class Consortium:
         return study.round(study.call(rng, engine=engine.name, parties=names, leader=names[0]))
 
     def attacked(
-        self,
-        engine: Engine,
-        rng: Randomness,
-        seed: Secret[bytes] | None = None,
-        *,
-        data: str = "now",
-        size: int = 1,
+        self, engine: Engine, rng: Randomness, seed: Secret[bytes] | None = None, *, data: str = "now", size: int = 1
     ) -> AttackedRound:
         """A round over one of the data sets, which may be so many times as large.
 
@@ -80,7 +64,6 @@ class Consortium:
         }
 
     def true_auc(self, data: str = "now") -> Fraction:
-        """The AUC of the pooled counts."""
         own = [contribution for (contribution,) in self.contributions(data).values()]
         left, right = sum(each.left for each in own), sum(each.right for each in own)
         products = (np.asarray(left) * np.asarray(right)).tolist()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from fheval.engines import Engine
@@ -17,16 +18,12 @@ from fheval_lab.attacks.suite import HARMLESS, Tally, adversary_of
 
 
 class Finding(Protocol):
-    """One line of an experiment."""
+    """One line of an experiment: its plain values, and whether what is claimed agrees with what was measured."""
 
     @property
-    def holds(self) -> bool:
-        """Whether what is claimed agrees with what was measured."""
-        ...
+    def holds(self) -> bool: ...
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        ...
+    def to_dict(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +45,6 @@ class Findings:
 
     @property
     def resistant(self) -> bool:
-        """Whether the protocol claims to catch an aggregator that deviates."""
         return PROTOCOLS[self.consortium.protocol].resists
 
     @property
@@ -58,12 +54,10 @@ class Findings:
 
     @property
     def held(self) -> bool:
-        """Whether everything that is claimed was found to be so."""
         lines = [line for section in self.sections.values() for line in section]
         return not any(tally.broke_the_claim for tally in self.tallies) and all(line.holds for line in lines)
 
     def add(self, experiment: Experiment) -> None:
-        """Do an experiment and keep its lines."""
         self.sections.setdefault(experiment.section, []).extend(experiment.play())
 
     def to_dict(self) -> dict[str, Any]:
@@ -98,16 +92,14 @@ def experiments(consortium: Consortium, engine: Engine) -> list[Experiment]:
         chosen.append(Experiment("privacy", lambda: [views.divide_slots(consortium, engine)]))
         chosen.append(Experiment("privacy", released_pair.attack_released_pair))
     if family is VerifiedAdversary:
-        chosen += [Experiment("small_field", _in_field_of(prime)) for prime in small_field.PRIMES]
+        chosen += [
+            Experiment("small_field", partial(small_field.acceptance_rates, prime)) for prime in small_field.PRIMES
+        ]
         chosen.append(Experiment("several_fields", several_fields.agreement_rates))
     if family is MaliciousAdversary:
         chosen += [Experiment("guessing", _at_toy_size(*size)) for size in guessing.TOY_SIZES]
         chosen.append(Experiment("nudge", nudging.nudge_rates))
     return chosen
-
-
-def _in_field_of(prime: int) -> Callable[[], Sequence[Finding]]:
-    return lambda: small_field.acceptance_rates(prime)
 
 
 def _at_toy_size(decision_points: int, splits: int, tries: int) -> Callable[[], Sequence[Finding]]:

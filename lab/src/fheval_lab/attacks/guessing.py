@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import comb
 from typing import Any
 
-from fheval.engines.clear import ClearEngine
 from fheval.protocols import paper_malicious
 from fheval_lab.attacks.chance import IMPLAUSIBLE, binomial_tails
 from fheval_lab.attacks.consortium import Consortium, fresh_stream
 from fheval_lab.attacks.on_slots import ScaleAllButAnchor
 from fheval_lab.attacks.reused_keys import ReusedKeys
 from fheval_lab.attacks.suite import HARMLESS, Tally, adversary, attempt
+from fheval_lab.clear import ClearEngine
 
 # Decision points and splits, and how many tries, for an expected ten successes or more.
 TOY_SIZES = ((3, 1, 360), (2, 2, 720), (3, 2, 2250))
@@ -37,20 +37,10 @@ class GuessRate:
 
     @property
     def holds(self) -> bool:
-        """Whether chance alone explains the difference between the measured rate and the bound."""
         return min(binomial_tails(self.forged, self.tries, self.bound)) > IMPLAUSIBLE
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "decision_points": self.decision_points,
-            "splits": self.splits,
-            "tries": self.tries,
-            "forged": self.forged,
-            "rate": self.forged / self.tries,
-            "bound": self.bound,
-            "holds": self.holds,
-        }
+        return {**asdict(self), "rate": self.forged / self.tries, "bound": self.bound, "holds": self.holds}
 
 
 def guess_rate(decision_points: int, splits: int, tries: int) -> GuessRate:

@@ -39,7 +39,6 @@ class NudgeRate:
         return True
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
         return {**asdict(self), "rate": self.accepted / self.rounds}
 
 

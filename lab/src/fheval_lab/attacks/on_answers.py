@@ -7,8 +7,6 @@ import numpy as np
 from fheval.secrets import integer_below
 from fheval_lab.attacks.strategy import Knowledge, Strategy
 
-_WORD = 8
-
 
 class ReturnConstants(Strategy):
     """Compute nothing and encrypt two numbers whose quotient looks like an AUC."""
@@ -17,7 +15,6 @@ class ReturnConstants(Strategy):
     summary = "return constants"
 
     def constants(self) -> tuple[int, int]:
-        """X/Y is 0.987."""
         return 987, 1000
 
 
@@ -29,7 +26,6 @@ class FirstRunTwice(Strategy):
     least_runs = 2
 
     def sources(self) -> list[int]:
-        """The first run, every time."""
         return [0] * self.known.runs
 
 
@@ -45,10 +41,9 @@ class ReturnGarbage(Strategy):
         self.random = bool(integer_below(known.rng, 2))
 
     def garble(self, payload: bytes) -> bytes:
-        """An envelope that is right, around content that is not."""
         if self.random:
             return self.known.rng.draw(len(payload))
-        whole = len(payload) // (2 * _WORD) * 2 * _WORD
+        whole = len(payload) // 16 * 16
         pairs = np.frombuffer(payload[:whole], dtype="<u8").reshape(-1, 2)
         return pairs[:, ::-1].tobytes() + payload[whole:]
 

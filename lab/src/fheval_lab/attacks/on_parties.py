@@ -24,7 +24,6 @@ class DropParty(_OnOneParty):
     summary = "drop a party"
 
     def choose_uploads(self, mail: Mail[Upload]) -> list[Upload]:
-        """All but the victim's."""
         return [upload for index, upload in enumerate(mail.inbox) if index != self.victim]
 
 
@@ -36,7 +35,6 @@ class DenyDropout(DropParty):
     needs = Stage.PADS
 
     def announce(self, roster: Sequence[str]) -> list[str]:
-        """All but the victim."""
         return [party for index, party in enumerate(roster) if index != self.victim]
 
 
@@ -47,7 +45,6 @@ class CountTwice(_OnOneParty):
     summary = "count a party twice"
 
     def choose_uploads(self, mail: Mail[Upload]) -> list[Upload]:
-        """The inbox, and the victim's again."""
         return [*mail.inbox, mail.inbox[self.victim]]
 
 
@@ -58,7 +55,6 @@ class ReplayEarlier(_OnOneParty):
     summary = "replay a party's upload of an earlier round"
 
     def choose_uploads(self, mail: Mail[Upload]) -> list[Upload]:
-        """The victim's is the earlier one."""
         return [mail.earlier[index] if index == self.victim else upload for index, upload in enumerate(mail.inbox)]
 
 
@@ -69,7 +65,6 @@ class SwapParties(Strategy):
     summary = "swap two parties (harmless)"
 
     def choose_uploads(self, mail: Mail[Upload]) -> list[Upload]:
-        """First and last change places."""
         first, *others, last = mail.inbox
         return [last, *others, first]
 
@@ -81,5 +76,4 @@ class InjectUpload(_OnOneParty):
     summary = "inject its own upload for a party"
 
     def choose_uploads(self, mail: Mail[Upload]) -> list[Upload]:
-        """The victim's is the aggregator's own."""
         return [mail.forge() if index == self.victim else upload for index, upload in enumerate(mail.inbox)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import ClassVar
 
 from fheval.secrets import integer_below, integer_between, permutation
 from fheval_lab.attacks.strategy import HONEST, Knowledge, Strategy, Tampering
@@ -14,11 +15,13 @@ NUDGE = Fraction(2, 100_000)
 
 
 class _OnOneSlot(Strategy):
-    """Picks one slot at random, anew in every run: it does not know what a slot holds."""
+    """Scales one slot, picked at random and anew in every run: it does not know what a slot holds."""
 
-    def _with_factor(self, factor: Fraction) -> Tampering:
+    factor: ClassVar[Fraction]
+
+    def tamper(self) -> Tampering:
         factors = [Fraction(1)] * self.known.slots
-        factors[integer_below(self.known.rng, self.known.slots)] = factor
+        factors[integer_below(self.known.rng, self.known.slots)] = self.factor
         return Tampering(factors=factors)
 
 
@@ -27,10 +30,7 @@ class ZeroSlot(_OnOneSlot):
 
     name = "zero-slot"
     summary = "zero one slot"
-
-    def tamper(self) -> Tampering:
-        """One factor is 0."""
-        return self._with_factor(Fraction(0))
+    factor = Fraction(0)
 
 
 class ScaleSlot(_OnOneSlot):
@@ -38,13 +38,10 @@ class ScaleSlot(_OnOneSlot):
 
     name = "scale-slot"
     summary = "scale one slot"
-
-    def tamper(self) -> Tampering:
-        """One factor is 1/2."""
-        return self._with_factor(HALF)
+    factor = HALF
 
 
-class AddToSlot(_OnOneSlot):
+class AddToSlot(Strategy):
     """Add samples that nobody has."""
 
     name = "add-to-slot"
@@ -52,7 +49,6 @@ class AddToSlot(_OnOneSlot):
     amount = 50
 
     def tamper(self) -> Tampering:
-        """One T grows."""
         return Tampering(additions={integer_below(self.known.rng, self.known.slots): self.amount})
 
 
@@ -64,7 +60,6 @@ class ScaleAll(Strategy):
     factor = Fraction(9, 10)
 
     def tamper(self) -> Tampering:
-        """All factors are 9/10."""
         return Tampering(factors=[self.factor] * self.known.slots)
 
 
@@ -75,7 +70,6 @@ class ScaleAllButAnchor(Strategy):
     summary = "scale all but a guessed anchor"
 
     def tamper(self) -> Tampering:
-        """Factors are 1 where the anchor is guessed and 1/2 elsewhere."""
         anchor = self.guess()
         return Tampering(factors=[Fraction(1) if slot in anchor else HALF for slot in range(self.known.slots)])
 
@@ -92,7 +86,6 @@ class ReorderSlots(Strategy):
     summary = "reorder slots"
 
     def tamper(self) -> Tampering:
-        """One side is rotated by a slot."""
         return Tampering(rotated=True)
 
 
@@ -104,7 +97,6 @@ class MixSides(Strategy):
     part = Fraction(1, 10)
 
     def tamper(self) -> Tampering:
-        """X gets a tenth of Y."""
         return Tampering(borrowed=self.part)
 
 
@@ -132,7 +124,6 @@ class OneRunOnly(ScaleAll):
         self.chosen = integer_below(known.rng, known.runs)
 
     def tamper_with_runs(self) -> list[Tampering]:
-        """As for all slots, in the chosen run."""
         return [self.tamper() if run == self.chosen else HONEST for run in range(self.known.runs)]
 
 
@@ -144,7 +135,6 @@ class SpareRuns(ScaleAll):
     least_runs = 2
 
     def tamper_with_runs(self) -> list[Tampering]:
-        """As for all slots, in the second half."""
         honest = self.known.runs // 2
         return [HONEST if run < honest else self.tamper() for run in range(self.known.runs)]
 
@@ -164,5 +154,4 @@ class BothRunsAlike(Strategy):
         )
 
     def tamper(self) -> Tampering:
-        """What was chosen before the first run."""
         return self.chosen

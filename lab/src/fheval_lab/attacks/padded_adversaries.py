@@ -35,7 +35,6 @@ class TamperedSum(padding.UploadSum):
         self._change = change
 
     def totals(self, primes: Sequence[int]) -> list[Residues]:
-        """The totals as changed."""
         return self._change(super().totals(primes))
 
 
@@ -65,9 +64,8 @@ class PaddedAdversary(padded.Aggregator):
         bounds = [0, *self.layout.plan.ends]
         self.groups = [np.arange(start, stop, dtype=np.intp) for start, stop in pairwise(bounds)]
         self.runs = len(self.groups) // 2
-        known = Knowledge(
-            parties=len(round_.parties), runs=self.known_runs(), slots=len(self.groups[0]), anchor_slots=1, rng=rng
-        )
+        parties, slots = len(round_.parties), len(self.groups[0])
+        known = Knowledge(parties=parties, runs=self.known_runs(), slots=slots, anchor_slots=1, rng=rng)
         self.strategy = self.plot(known)
         self.tampering = self.strategy.tamper_with_runs()
         self.uploads = TamperedSum(2 * self.layout.terms * len(self.layout.primes), self._change)
@@ -86,26 +84,22 @@ class PaddedAdversary(padded.Aggregator):
         return field_, number
 
     def receive(self, counts: PaddedCounts) -> None:
-        """Keep what arrives."""
         self.inbox[counts.sender] = counts.values
         self.roster.append(counts.sender)
 
     def close(self) -> RosterNotice:
         """Add up what the strategy chooses, and tell the leader what it announces."""
-        mail = Mail(
-            inbox=list(self.inbox.values()), earlier=[counts.values for counts in self.earlier], forge=self.forge_upload
-        )
+        earlier = [counts.values for counts in self.earlier]
+        mail = Mail(inbox=list(self.inbox.values()), earlier=earlier, forge=self.forge_upload)
         for upload in self.strategy.choose_uploads(mail):
             self.uploads.add(upload, "a party")
         self.roster = self.strategy.announce(tuple(self.inbox))
         return super().close()
 
     def forge_upload(self) -> bytes:
-        """Residues out of thin air."""
         return padding.pack([residues(self.rng, prime, 2 * self.layout.terms) for prime in self.layout.primes])
 
     def result(self, pads: PadSums) -> PaddedResult:
-        """Answer as planned, in the name of all."""
         constants = self.strategy.constants()
         if not self.strategy.answers:
             ciphertexts: tuple[tuple[bytes, ...], ...] = ()
@@ -190,13 +184,10 @@ class VerifiedAdversary(PaddedAdversary, padded_verified.Aggregator):
     """Deviates from `padded-verified`, whose every run over every prime has secrets of its own."""
 
     def known_runs(self) -> int:
-        """All runs over all primes."""
         return self.runs * len(self.layout.primes)
 
     def number(self, field_: int, run: int) -> int:
-        """Prime by prime."""
         return field_ * self.runs + run
 
     def home(self, _field: int, number: int) -> tuple[int, int]:
-        """Wherever it is."""
         return divmod(number, self.runs)

@@ -115,19 +115,16 @@ class SemiHonestAdversary(paper_semi_honest.Aggregator):
 
     def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None:
         super().__init__(engine, round_, setup, rng)
-        known = Knowledge(
-            parties=len(round_.parties), runs=1, slots=the_form(round_).numerator, anchor_slots=1, rng=rng
-        )
+        parties, slots = len(round_.parties), self.used_slots(round_)
+        known = Knowledge(parties=parties, runs=1, slots=slots, anchor_slots=1, rng=rng)
         self.forgery = Forgery(self.evaluator, round_, self.plot(known), factor_bits=0)
         self.inbox: dict[str, Upload] = {}
 
     def receive(self, share: paper_semi_honest.CountShare) -> None:
-        """Keep what arrives."""
         self.inbox[share.sender] = (share.ciphertexts,)
         self.roster.append(share.sender)
 
     def result(self) -> paper_semi_honest.BlindedResult:
-        """Answer as planned, in the name of all."""
         answers = self.forgery.answers(list(self.inbox.values()), [(share.ciphertexts,) for share in self.earlier])
         return paper_semi_honest.BlindedResult(
             round=self.round.id, roster=tuple(self.inbox), ciphertexts=answers[0] if answers else ()
@@ -143,33 +140,25 @@ class MaliciousAdversary(paper_malicious.Aggregator):
 
     @staticmethod
     def used_slots(round_: Round) -> int:
-        """How many slots of an answer sums pass through, from the first."""
         splits: int = paper_malicious.SPLITS.of(round_)
         return splits * the_form(round_).terms
 
     @staticmethod
     def ciphertexts(result: paper_malicious.BlindedResults) -> list[list[bytes]]:
-        """Those of an answer, by parameter set."""
         return [[data for run in result.runs for data in run]]
 
     def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None:
         super().__init__(engine, round_, setup, rng)
-        known = Knowledge(
-            parties=len(round_.parties),
-            runs=paper_malicious.RUNS,
-            slots=paper_malicious.SPLITS.of(round_) * the_form(round_).terms,
-            anchor_slots=paper_malicious.SPLITS.of(round_),
-            rng=rng,
-        )
+        parties, runs, slots = len(round_.parties), paper_malicious.RUNS, self.used_slots(round_)
+        splits = paper_malicious.SPLITS.of(round_)
+        known = Knowledge(parties=parties, runs=runs, slots=slots, anchor_slots=splits, rng=rng)
         self.forgery = Forgery(self.evaluator, round_, self.plot(known), factor_bits=paper_malicious.FACTOR_BITS)
         self.inbox: dict[str, Upload] = {}
 
     def receive(self, shares: paper_malicious.CountShares) -> None:
-        """Keep what arrives."""
         self.inbox[shares.sender] = shares.runs
         self.roster.append(shares.sender)
 
     def result(self) -> paper_malicious.BlindedResults:
-        """Answer as planned, in the name of all."""
         answers = self.forgery.answers(list(self.inbox.values()), [shares.runs for shares in self.earlier])
         return paper_malicious.BlindedResults(round=self.round.id, roster=tuple(self.inbox), runs=answers)

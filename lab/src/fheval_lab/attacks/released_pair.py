@@ -8,7 +8,7 @@ are candidates.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import gcd, log2
 from typing import Any
 
@@ -41,18 +41,10 @@ class LeakRate:
 
     @property
     def holds(self) -> bool:
-        """Whether chance explains what the attack got right."""
         return binomial_tails(self.right, self.tries, self.conceded)[1] > IMPLAUSIBLE
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "name": self.name,
-            "tries": self.tries,
-            "right": self.right,
-            "conceded": self.conceded,
-            "holds": self.holds,
-        }
+        return {**asdict(self), "holds": self.holds}
 
 
 def by_divisibility(_x: int, z: int, candidates: Sequence[int], rng: Randomness) -> int:

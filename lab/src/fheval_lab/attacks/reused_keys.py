@@ -20,7 +20,6 @@ class ReusedKeys(Engine):
         self._evaluators: dict[Parameters, Evaluator] = {}
 
     def generate_keys(self, parameters: Parameters) -> Keys:
-        """Make a key set the first time."""
         if parameters not in self._keys:
             keys = self._engine.generate_keys(parameters)
             self._keys[parameters] = keys
@@ -29,9 +28,7 @@ class ReusedKeys(Engine):
         return self._keys[parameters]
 
     def key_holder(self, parameters: Parameters, secret: Secret[bytes]) -> KeyHolder:  # noqa: ARG002
-        """The one key holder under these parameters."""
         return self._holders[parameters]
 
     def evaluator(self, parameters: Parameters, public: bytes) -> Evaluator:  # noqa: ARG002
-        """The one evaluator under these parameters."""
         return self._evaluators[parameters]

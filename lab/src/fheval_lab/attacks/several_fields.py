@@ -18,16 +18,9 @@ import numpy.typing as npt
 
 from fheval import field
 from fheval.secrets import Randomness, integer_below, integer_between
+from fheval_lab.attacks import small_field
 from fheval_lab.attacks.consortium import fresh_stream
-from fheval_lab.attacks.small_field import (
-    DECISION_POINTS,
-    DEVIATIONS,
-    RUNS_PER_ROUND,
-    Deviation,
-    hidden_runs,
-    name_of,
-    solved,
-)
+from fheval_lab.attacks.small_field import DECISION_POINTS, DEVIATIONS, RUNS_PER_ROUND, Deviation
 
 PRIMES = (101, 103, 107, 109)
 BOUND = 60
@@ -54,11 +47,9 @@ class Agreement:
 
     @property
     def holds(self) -> bool:
-        """Whether chance alone explains the difference."""
         return abs(self.rate - self.expected) <= 6 * self.spread
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
         return {
             "name": self.name,
             "fields": len(PRIMES),
@@ -90,18 +81,18 @@ def agreement_rates(rounds: int = ROUNDS, deviations: Sequence[Deviation] = DEVI
             expected[spared] += len(wrong) / prod(PRIMES[spared:]) / rounds
             variance[spared] += float(covariances[spared][np.ix_(wrong, wrong)].sum()) / rounds**2
         runs = [
-            hidden_runs(prime, field.from_integers(left, prime), field.from_integers(right, prime), rng)
+            small_field.hidden_runs(prime, field.from_integers(left, prime), field.from_integers(right, prime), rng)
             for prime in PRIMES
         ]
         for deviation in deviations:
             counts = []
             for prime, mine, hidden in zip(PRIMES, residues, runs, strict=True):
                 answer = deviation(rng, prime, DECISION_POINTS)
-                values = [solved(maps, *answer(run)) for maps, run in hidden]
+                values = [small_field.solved(maps, *answer(run)) for maps, run in hidden]
                 votes = np.bincount([value for value in values if value is not None], minlength=prime)
                 counts.append(votes[mine] / RUNS_PER_ROUND)
             for spared, wrong in open_to.items():
-                rates[name_of(deviation), spared] += float(prod(counts[spared:])[wrong].sum()) / rounds
+                rates[small_field.name_of(deviation), spared] += float(prod(counts[spared:])[wrong].sum()) / rounds
     return [
         Agreement(name=name, spared=spared, rate=rate, expected=expected[spared], spread=sqrt(variance[spared]))
         for (name, spared), rate in rates.items()

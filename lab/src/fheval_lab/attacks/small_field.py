@@ -151,7 +151,6 @@ class Acceptance:
 
     @property
     def rate(self) -> float:
-        """The measured rate."""
         return self.agreed / self.compared
 
     @property
@@ -166,7 +165,6 @@ class Acceptance:
         return -6 * self.spread <= off <= 7 * self.spread + (20 if self.runs == 3 else 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
         return {
             "name": self.name,
             "prime": self.prime,

@@ -56,22 +56,18 @@ class Tally:
 
     @property
     def broke_the_claim(self) -> bool:
-        """Whether a protocol that claims to catch it accepted a forged result."""
         return self.claimed and self.worst_shift >= HARMLESS
 
     def note_caught(self, error: type[FhevalError]) -> None:
-        """The parties refused the answer."""
         self.tries += 1
         self.caught += 1
         self.raised[error.__name__] += 1
 
     def note_accepted(self, shift: float) -> None:
-        """The parties took the answer."""
         self.tries += 1
         self.worst_shift = max(self.worst_shift, shift)
 
     def to_dict(self) -> dict[str, Any]:
-        """One entry of the JSON contract, and by what it was caught."""
         return {
             "name": self.name,
             "what": self.summary,
@@ -91,7 +87,10 @@ class Suite:
         self.consortium = consortium
         self.protocol = PROTOCOLS[consortium.protocol]
         self.strategies = [strategy for strategy in strategies if strategy.suits(self.protocol)]
-        self.tallies = [_new_tally(strategy, self.protocol) for strategy in self.strategies]
+        self.tallies = [
+            Tally(name=each.name, summary=each.summary, claimed=each.is_claimed(self.protocol))
+            for each in self.strategies
+        ]
         self._engine, self._rng = ReusedKeys(engine), fresh_stream()
         self._seed = new_seed(self._rng)
         self._truth = float(consortium.true_auc())
@@ -140,7 +139,3 @@ def adversary(protocol: Protocol, strategy: type[Strategy], earlier: Sequence[An
     """The aggregator type that carries a strategy out against a protocol."""
     base = adversary_of(protocol)
     return type(f"{strategy.__name__}{base.__name__}", (base,), {"plot": strategy, "earlier": earlier})
-
-
-def _new_tally(strategy: type[Strategy], protocol: Protocol) -> Tally:
-    return Tally(name=strategy.name, summary=strategy.summary, claimed=strategy.is_claimed(protocol))

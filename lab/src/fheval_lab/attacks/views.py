@@ -7,7 +7,7 @@ look at two data sets of very different size, and compare the distributions of w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -50,18 +50,16 @@ class Likeness:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing can be told from them."""
         return self.chance > IMPLAUSIBLE
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"name": self.name, "numbers": self.numbers, "chance": self.chance, "holds": self.holds}
+        return {**asdict(self), "holds": self.holds}
 
 
 def compare_uploads(consortium: Consortium, engine: Engine, rounds: int = ROUNDS) -> Likeness:
     """The aggregator compares the padded counts of two data sets."""
     small, large = (
-        [_scaled(values, prime) for round_ in attacked for prime, values in padded_counts(round_)]
+        [values / prime for round_ in attacked for prime, values in padded_counts(round_)]
         for attacked in _rounds(consortium, engine, rounds)
     )
     return _likeness("compare-uploads", small, large)
@@ -131,7 +129,7 @@ def _slots(round_: AttackedRound) -> tuple[Sample, Sample]:
     used = adversary_of(round_.protocol).used_slots(round_.round)
     decrypted = _decrypted(round_)
     if decrypted[0][0]:
-        parts = [_scaled(slots, prime) for prime, slots in decrypted]
+        parts = [slots / prime for prime, slots in decrypted]
         return np.concatenate([part[:used] for part in parts]), np.concatenate([part[used:] for part in parts])
     parts = [part for _, slots in decrypted for part in (slots.real, slots.imag)]
     # The first slot holds a released number, in its real part.
@@ -153,10 +151,6 @@ def _decrypted(round_: AttackedRound) -> list[tuple[int, Any]]:
 def _likeness(name: str, small: Sequence[Sample], large: Sequence[Sample]) -> Likeness:
     one, other = np.concatenate(small), np.concatenate(large)
     return Likeness(name=name, numbers=len(one), chance=same_distribution(one, other))
-
-
-def _scaled(values: Residues, prime: int) -> Sample:
-    return values.astype(np.float64) / prime
 
 
 def _rounds(consortium: Consortium, engine: Engine, rounds: int) -> tuple[list[AttackedRound], list[AttackedRound]]:

@@ -9,13 +9,10 @@ from fheval.report.wording import MOST_DECIMALS, duration, size
 from fheval_lab.baselines.dpauc import STATISTICS, DpAucResult
 from fheval_lab.baselines.mpc import MpcResult
 
-# Statistics travel as 64-bit integers.
-BYTES_PER_STATISTIC = 8
-
 
 def dpauc_upload(result: DpAucResult) -> int:
-    """The bytes that a party sends: four statistics at each decision point."""
-    return STATISTICS * result.decision_points * BYTES_PER_STATISTIC
+    """The bytes that a party sends: four statistics at each decision point, as 64-bit integers."""
+    return STATISTICS * result.decision_points * 8
 
 
 def account_of_dpauc(result: DpAucResult, data: Sequence[str] = ()) -> Account:

@@ -33,21 +33,17 @@ def check_parties(parties: Parties, score_range: tuple[float, float] = UNIT_INTE
     """Check every party's labels and scores; an `InputError` names the party, row and column."""
     if not parties:
         raise InputError("There are no parties. Give labels and scores of at least one.")
-    return [
-        _check_party(labels, scores, score_range, f"party {number}")
-        for number, (labels, scores) in enumerate(parties, start=1)
-    ]
+    named = ((f"party {number}", *arrays) for number, arrays in enumerate(parties, start=1))
+    return [_check_party(*each, score_range) for each in named]
 
 
 def pool(samples: Sequence[Samples]) -> Samples:
     """Everybody's samples in one place, which is what the protocols avoid."""
-    return Samples(
-        labels=np.concatenate([part.labels for part in samples]),
-        scores=np.concatenate([part.scores for part in samples]),
-    )
+    labels, scores = zip(*((part.labels, part.scores) for part in samples), strict=True)
+    return Samples(np.concatenate(labels), np.concatenate(scores))
 
 
-def _check_party(labels: ArrayLike, scores: ArrayLike, score_range: tuple[float, float], source: str) -> Samples:
+def _check_party(source: str, labels: ArrayLike, scores: ArrayLike, score_range: tuple[float, float]) -> Samples:
     chunk = chunk_of_arrays(labels, scores, source=source)
     if not len(chunk):
         raise InputError(f"{source}: there are no rows. Give at least one label and score.")
@@ -56,4 +52,4 @@ def _check_party(labels: ArrayLike, scores: ArrayLike, score_range: tuple[float,
         raise chunk.refuse_label(bad)
     if (bad := first_bad_score(values, score_range)) is not None:
         raise chunk.refuse_score(bad)
-    return Samples(labels=chunk.labels.astype(np.int64), scores=values)
+    return Samples(chunk.labels.astype(np.int64), values)

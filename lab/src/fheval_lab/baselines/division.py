@@ -21,7 +21,6 @@ from time import process_time
 from typing import Literal
 
 import numpy as np
-from numpy.polynomial import Chebyshev
 from numpy.typing import ArrayLike, NDArray
 
 from fheval.engines import Ciphertext, Engine, Evaluator, Parameters
@@ -67,7 +66,6 @@ class Approximation:
 
     @property
     def unit(self) -> float:
-        """What the parties divide by."""
         return self.high if self.scaled else 1.0
 
     @property
@@ -88,7 +86,6 @@ class Approximation:
 class DivisionResult:
     """AUCs that came out for each den, levels taken, and the processor time of the aggregator."""
 
-    approximation: Approximation
     aucs: tuple[float, ...]
     depth: int
     seconds: float
@@ -104,18 +101,14 @@ def divide(engine: Engine, approximation: Approximation, nums: ArrayLike, dens: 
     holder = engine.key_holder(CKKS_DIVISION, keys.secret)
     evaluator = engine.evaluator(CKKS_DIVISION, keys.public)
     units = (approximation.unit * approximation.gain, approximation.unit)
-    uploads = [holder.encrypt(_filled(values) / unit) for values, unit in zip((nums, dens), units, strict=True)]
-    numerator, denominator = (evaluator.load(upload) for upload in uploads)
+    numerator, denominator = (
+        evaluator.load(holder.encrypt(_filled(values) / unit)) for values, unit in zip((nums, dens), units, strict=True)
+    )
     started = process_time()
     quotient = aggregator_divide(evaluator, approximation, numerator, denominator)
     seconds = process_time() - started
     opened = holder.decrypt(evaluator.dump(quotient)).real[: np.size(dens)]
-    return DivisionResult(
-        approximation=approximation,
-        aucs=tuple(opened.tolist()),
-        depth=CKKS_DIVISION.limbs - quotient.limbs,
-        seconds=seconds,
-    )
+    return DivisionResult(tuple(opened.tolist()), CKKS_DIVISION.limbs - quotient.limbs, seconds)
 
 
 def _filled(values: ArrayLike) -> Numbers:
@@ -127,18 +120,27 @@ def aggregator_divide(
     evaluator: Evaluator, approximation: Approximation, numerator: Ciphertext, denominator: Ciphertext
 ) -> Ciphertext:
     """E(num/den) from E(num) and E(den), both scaled alike; takes one level more than the reciprocal."""
-    reciprocal = _RECIPROCALS[approximation.method](evaluator, approximation, denominator)
+    method = _chebyshev if approximation.method == "chebyshev" else _newton
+    reciprocal = method(evaluator, approximation, denominator)
     return evaluator.multiply(_lowered(evaluator, numerator, reciprocal.limbs), reciprocal)
 
 
 def _chebyshev(evaluator: Evaluator, approximation: Approximation, denominator: Ciphertext) -> Ciphertext:
+    """gain/x for every slot within the interval; other slots hold anything.
+
+    No protocol evaluates polynomials, so that the engine has no function for it and this reaches inside.
+    """
     try:
-        from fheval.engines.openfhe.engine import chebyshev_reciprocal
+        from fheval.engines.openfhe import engine as openfhe
+        from fheval.engines.openfhe.setting import refusals
     except ImportError as error:
         raise EngineError("Chebyshev division needs the engine openfhe, which does not load here.") from error
-    return chebyshev_reciprocal(
-        evaluator, denominator, approximation.gain, *approximation.interval, approximation.effort
-    )
+    if not isinstance(evaluator, openfhe._Evaluator):
+        raise EngineError("Only the engine openfhe evaluates Chebyshev polynomials. Choose it.")
+    with evaluator._keys_in_place(), refusals("a division"):
+        evaluate, gain = evaluator._context.EvalChebyshevFunction, approximation.gain
+        handle = evaluate(lambda x: gain / x, denominator.handle, *approximation.interval, approximation.effort)
+    return Ciphertext(handle, evaluator._setting.limbs - handle.GetLevel())
 
 
 def _newton(evaluator: Evaluator, approximation: Approximation, denominator: Ciphertext) -> Ciphertext:
@@ -160,9 +162,6 @@ def _newton(evaluator: Evaluator, approximation: Approximation, denominator: Cip
     return guess
 
 
-_RECIPROCALS = {"chebyshev": _chebyshev, "newton": _newton}
-
-
 def _lowered(evaluator: Evaluator, ciphertext: Ciphertext, limbs: int) -> Ciphertext:
     while ciphertext.limbs > limbs:
         ciphertext = evaluator.drop_level(ciphertext)
@@ -172,30 +171,6 @@ def _lowered(evaluator: Evaluator, ciphertext: Ciphertext, limbs: int) -> Cipher
 def first_guess(approximation: Approximation) -> float:
     """The constant y_0 with the smallest largest error |1 − x·y_0| on the interval."""
     return 2 / sum(approximation.interval)
-
-
-def in_plaintext(approximation: Approximation, nums: ArrayLike, dens: ArrayLike) -> Numbers:
-    """What the same polynomial or iteration gives in floating point: its own error, without that of encryption."""
-    x = np.asarray(dens, dtype=np.float64) / approximation.unit
-    numerators = np.asarray(nums, dtype=np.float64) / approximation.unit
-    with np.errstate(all="ignore"):  # outside its bounds a division may give anything
-        return numerators * _PLAIN_RECIPROCALS[approximation.method](approximation, x)
-
-
-def _plain_chebyshev(approximation: Approximation, x: Numbers) -> Numbers:
-    polynomial = Chebyshev.interpolate(lambda each: 1 / each, approximation.effort, domain=list(approximation.interval))
-    values: Numbers = polynomial(x)
-    return values
-
-
-def _plain_newton(approximation: Approximation, x: Numbers) -> Numbers:
-    guess = np.full_like(x, first_guess(approximation))
-    for _ in range(approximation.effort):
-        guess = guess * (2 - x * guess)
-    return guess
-
-
-_PLAIN_RECIPROCALS = {"chebyshev": _plain_chebyshev, "newton": _plain_newton}
 
 
 def effort_needed(method: Method, spread: float, tolerance: float = TOLERANCE) -> int:

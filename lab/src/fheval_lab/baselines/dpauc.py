@@ -55,7 +55,6 @@ class DpAucResult:
     noise_scale: float
     decision_points: int
     parties: int
-    estimator: Estimator
     seconds: float
 
 
@@ -94,7 +93,6 @@ def dpauc(
         noise_scale=STATISTICS * len(grid) / epsilon,
         decision_points=len(grid),
         parties=len(counts),
-        estimator=estimator,
         seconds=time.perf_counter() - started,
     )
 
@@ -173,9 +171,7 @@ def laplace_mechanism(epsilon: float, points: int) -> Callable[[list[int]], list
     opendp.enable_features("contrib")
     statistics = STATISTICS * points
     mechanism = opendp.m.make_laplace(
-        opendp.vector_domain(opendp.atom_domain(T="i64")),
-        opendp.l1_distance(T="i64"),
-        scale=statistics / epsilon,
+        opendp.vector_domain(opendp.atom_domain(T="i64")), opendp.l1_distance(T="i64"), scale=statistics / epsilon
     )
     spent = mechanism.map(statistics)
     if not np.isclose(spent, epsilon, rtol=1e-9):

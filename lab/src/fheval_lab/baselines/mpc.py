@@ -4,7 +4,7 @@ Data owners sort their samples and secret-share scores and labels among three co
 of three can reconstruct, one learns nothing), which run MPyC over loopback. They merge the sorted lists on shares,
 test neighbouring scores for equality, and let the area step only where a tie ends, so that ties count as one half.
 ppAURORA merges two lists by comparing them position by position over and over, quadratically in their length, and
-opens the outcomes of some comparisons to be faster; a network of comparators (see `merging`) does it in n·log n and
+opens the outcomes of some comparisons to be faster; a network of comparators (see `comparisons`) does it in n·log n and
 opens none.
 
 Reveals: to the computing processes, the number of owners and of each one's samples, the score format, and the AUC
@@ -38,11 +38,10 @@ import numpy as np
 from fheval.errors import ConfigError, LocalProtocolError, TransportError, UndefinedMetric
 from fheval.field import rational
 from fheval.secrets import Randomness, SystemRandomness, integer_below
+from fheval_lab.baselines.comparisons import ScoreFormat, common_format, merge_network
 from fheval_lab.baselines.data import ANY_FINITE, Parties, Samples, check_parties
-from fheval_lab.baselines.merging import merge_network
 from fheval_lab.baselines.mpc_worker import PROCESSES, Job, Report
 from fheval_lab.baselines.optional import check_installed
-from fheval_lab.baselines.score_codes import ScoreFormat, common_format
 
 # Statistical security of a comparison, in bits; MPyC's own default is 30.
 HIDING_BITS = 40
@@ -54,7 +53,6 @@ DEFAULT_TIMEOUT = 600.0
 
 # A process ends itself this many seconds after the time at which it should have been ended.
 _GRACE_SECONDS = 5.0
-_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,6 @@ class MpcResult:
     parties: int
     samples: int
     comparisons: int
-    rounds_of_comparisons: int
     score_format: str
     score_bits: int
     bytes_sent: int
@@ -105,7 +102,6 @@ def mpc_auc(parties: Parties, *, timeout: float = DEFAULT_TIMEOUT, rng: Randomne
     jobs = owners_share(owners, plan, rng or SystemRandomness(), seconds=timeout + _GRACE_SECONDS)
     reports = _run(jobs, deadline=started + timeout)
     numerator, denominator = _agreed_fraction(reports, plan)
-    network = merge_network(plan.lengths)
     return MpcResult(
         auc=numerator / denominator,
         numerator=numerator,
@@ -115,8 +111,7 @@ def mpc_auc(parties: Parties, *, timeout: float = DEFAULT_TIMEOUT, rng: Randomne
         processes=PROCESSES,
         parties=len(owners),
         samples=plan.samples,
-        comparisons=network.comparisons + plan.samples - 1,
-        rounds_of_comparisons=len(network.layers) + 1,
+        comparisons=merge_network(plan.lengths).comparisons + plan.samples - 1,
         score_format=plan.form.name,
         score_bits=plan.difference_bits,
         bytes_sent=sum(report.bytes_sent for report in reports),
@@ -145,18 +140,10 @@ def owners_share(owners: Sequence[Samples], plan: _Plan, rng: Randomness, *, sec
         order = np.argsort(-codes, kind="stable")
         scores += codes[order].tolist()
         labels += owner.labels[order].tolist()
+    modulus, bits, lengths = plan.modulus, plan.difference_bits, list(plan.lengths)
     return [
-        Job(
-            modulus=str(plan.modulus),
-            difference_bits=plan.difference_bits,
-            lengths=list(plan.lengths),
-            scores=score_shares,
-            labels=label_shares,
-            seconds=seconds,
-        )
-        for score_shares, label_shares in zip(
-            _shamir(scores, plan.modulus, rng), _shamir(labels, plan.modulus, rng), strict=True
-        )
+        Job(modulus=str(modulus), difference_bits=bits, lengths=lengths, scores=one, labels=other, seconds=seconds)
+        for one, other in zip(_shamir(scores, modulus, rng), _shamir(labels, modulus, rng), strict=True)
     ]
 
 
@@ -252,7 +239,7 @@ def _wait(workers: Sequence[subprocess.Popen[bytes]], logs: Sequence[IO[bytes]],
                 "The exact AUC by MPC did not finish in its time limit, and its processes were ended. "
                 "Give it more time or fewer samples: cost grows faster than their number."
             )
-        time.sleep(_POLL_SECONDS)
+        time.sleep(0.02)
 
 
 def _last_line(log: IO[bytes]) -> str:

@@ -24,11 +24,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fheval_lab.baselines.merging import MergeNetwork, merge_network
+from fheval_lab.baselines.comparisons import MergeNetwork, merge_network
 
 PROCESSES = 3
-
-_STANDARD_INPUT = 0
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +60,6 @@ class InheritedListenerLoop(asyncio.SelectorEventLoop):
         self._listener = listener
 
     async def create_server(self, protocol_factory: Any, *_: Any, **__: Any) -> asyncio.Server:
-        """Serve on the inherited socket, whatever host and port are asked for."""
         return await super().create_server(protocol_factory, sock=self._listener)
 
 
@@ -82,7 +79,7 @@ def main() -> None:
 
 def _end_with_parent() -> None:
     def watch() -> None:
-        while os.read(_STANDARD_INPUT, 1):
+        while os.read(sys.stdin.fileno(), 1):
             pass
         os._exit(1)
 

@@ -58,7 +58,6 @@ class Ratio:
 
     @property
     def holds(self) -> bool:
-        """Whether the ratio is within its limit."""
         return self.value <= self.limit
 
 
@@ -128,7 +127,6 @@ class _Stopwatch:
             yield from made
 
     def elsewhere(self, make: Callable[[], list[tuple[str, bytes]]]) -> list[tuple[str, bytes]]:
-        """Let others work while the watch stands still."""
         left = process_time()
         made = make()
         self._elsewhere += process_time() - left

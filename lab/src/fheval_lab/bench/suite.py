@@ -48,7 +48,6 @@ class Bench:
 
     @property
     def holds(self) -> bool:
-        """Whether every ratio is within its limit."""
         return all(ratio.holds for ratio in self.ratios)
 
 
@@ -76,14 +75,8 @@ def run_bench(
         ratios += engine_ratios(engine.name, seconds)
     say(f"counting {samples:,} scores")
     speed = counting_speedup(samples=samples)
-    ratios.append(
-        _ratio(
-            f"counting {samples:,} scores at 1,000 decision points / scikit-learn's roc_auc_score",
-            "",
-            [1 / speed["speedup"]],
-            1 / 25,
-        )
-    )
+    name = f"counting {samples:,} scores at 1,000 decision points / scikit-learn's roc_auc_score"
+    ratios.append(_ratio(name, "", [1 / speed["speedup"]], 1 / 25))
     return Bench(measurements=tuple(measurements), ratios=tuple(ratios))
 
 
@@ -123,13 +116,9 @@ def engine_ratios(engine: str, seconds: Seconds) -> list[Ratio]:
         return _ratio(name, engine, [upper / lower for upper, lower in pairs], limit)
 
     paper = {resists: each.name for resists, each in _of_paper().items()}
+    a_party = [each / PARTIES for each in seconds[paper[False], PARTIES]]
     ratios = [
-        _ratio(
-            f"{paper[False]}: seconds a party, {PARTIES} parties",
-            engine,
-            [each / PARTIES for each in seconds[paper[False], PARTIES]],
-            0.010,
-        ),
+        _ratio(f"{paper[False]}: seconds a party, {PARTIES} parties", engine, a_party, 0.010),
         over(f"{paper[True]} / {paper[False]}", (paper[True], PARTIES), (paper[False], PARTIES), 2.2),
     ]
     for each in _with_pads():

@@ -62,36 +62,30 @@ def attack(
         PROTOCOLS[protocol]  # refuses a protocol that does not exist
     chosen = strategies_named(strategy or [])
     loaded = load_engine(engine)
-    found = [
-        _attacked(
-            Consortium(protocol=name, parties=parties, decision_points=decision_points),
-            loaded,
-            chosen,
-            tries,
-            experiments_too=not strategy,
-            quiet=quiet or json == STANDARD_OUTPUT,
-        )
-        for name in ([protocol] if protocol else PROTOCOLS)
-    ]
+    silent = quiet or json == STANDARD_OUTPUT
+    found = []
+    for name in [protocol] if protocol else PROTOCOLS:
+        consortium = Consortium(protocol=name, parties=parties, decision_points=decision_points)
+        found.append(_attacked(consortium, loaded, chosen, tries, experiments_too=not strategy, quiet=silent))
     if json is not None:
-        write_json(json, _content(found, single=protocol is not None))
+        contents = [each.to_dict() for each in found]
+        # One protocol's object as the contract has it; for all, these objects under "protocols".
+        write_json(json, contents[0] if protocol else {"protocols": contents})
     if json != STANDARD_OUTPUT and not quiet:
-        _print(found)
+        from rich.console import Console
+
+        from fheval_lab.cli.attack_tables import findings_tables
+
+        Console(highlight=False).print(*(table for each in found for table in findings_tables(each)))
     if not all(each.held for each in found):
         raise typer.Exit(REFUSED)
 
 
 def _attacked(
-    consortium: Any,
-    engine: Engine,
-    strategies: list[type[Strategy]],
-    tries: int,
-    *,
-    experiments_too: bool,
-    quiet: bool,
+    consortium: Any, engine: Engine, strategies: list[type[Strategy]], tries: int, *, experiments_too: bool, quiet: bool
 ) -> Findings:
-    from fheval.cli.progress import steps
     from fheval_lab.attacks import Findings, Suite, experiments
+    from fheval_lab.cli.progress import steps
 
     suite = Suite(consortium, engine, strategies)
     findings = Findings(consortium=consortium, engine=engine.name, tallies=suite.tallies)
@@ -105,19 +99,3 @@ def _attacked(
             on_step(f"{consortium.protocol}: {experiment.section.replace('_', ' ')}")
             findings.add(experiment)
     return findings
-
-
-def _content(found: list[Findings], *, single: bool) -> dict[str, Any]:
-    """One protocol's object as the contract has it; for all, these objects under "protocols"."""
-    contents = [each.to_dict() for each in found]
-    return contents[0] if single else {"protocols": contents}
-
-
-def _print(found: list[Findings]) -> None:
-    from rich.console import Console
-
-    from fheval_lab.cli.attack_tables import findings_tables
-
-    console = Console(highlight=False)
-    for each in found:
-        console.print(*findings_tables(each))

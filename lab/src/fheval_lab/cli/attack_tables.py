@@ -7,7 +7,7 @@ from typing import Any
 
 from rich import box
 from rich.console import RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from fheval_lab.attacks import Findings
@@ -32,10 +32,8 @@ def findings_tables(findings: Findings) -> Iterator[RenderableType]:
 
 def _strategies(findings: Findings) -> Table:
     title = f"{findings.consortium.protocol} on {findings.engine}: an aggregator that deviates"
-    table = Table("strategy", "", title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for name in ("tries", "caught", "worst shift"):
-        table.add_column(name, justify="right")
-    table.add_column("")
+    numbers = [Column(name, justify="right") for name in ("tries", "caught", "worst shift")]
+    table = Table("strategy", "", *numbers, "", title=title, title_justify="left", box=box.SIMPLE_HEAD)
     for tally in findings.tallies:
         shift = f"{tally.worst_shift:.1g}" if tally.caught < tally.tries else ""
         table.add_row(tally.name, tally.summary, str(tally.tries), str(tally.caught), shift, _remark(tally, findings))
@@ -55,10 +53,8 @@ def _remark(tally: Tally, findings: Findings) -> Text:
 def _section(title: str, lines: list[dict[str, Any]]) -> Table:
     # Lines of one section may come from different experiments, with columns of their own.
     columns = dict.fromkeys(name for line in lines for name in line if name != "holds")
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for name in columns:
-        table.add_column(name.replace("_", " "), justify="left" if name == "name" else "right")
-    table.add_column("")
+    shown = [Column(name.replace("_", " "), justify="left" if name == "name" else "right") for name in columns]
+    table = Table(*shown, "", title=title, title_justify="left", box=box.SIMPLE_HEAD)
     for line in lines:
         holds = line.get("holds")
         verdict = Text("") if holds is None else Text("holds", "green") if holds else Text("BROKEN", "bold red")

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Column, Table
+from rich.text import Text
 
 from fheval.cli import STANDARD_OUTPUT, check_targets, options, write_json, write_page
 from fheval.cli.progress import waiting
 from fheval.cli.simulate import read_shares
-from fheval.cli.tables import account_panel
-from fheval.counting import Grid
+from fheval.cli.tables import facts_table, panel
 from fheval.report.account import Account
 from fheval.study import DEFAULT_DECISION_POINTS
 from fheval.version import __version__
-
-if TYPE_CHECKING:
-    from fheval_lab.baselines.data import Parties
-
-DPAUC = "dpauc"
-MPC = "mpc"
 
 # Nobody waits longer; who waits less presses control-C.
 _MPC_SECONDS = 86_400.0
@@ -51,14 +45,6 @@ DecisionPoints = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What a baseline gave: the account for people, and the JSON, whose fields are null where they do not apply."""
-
-    account: Account
-    content: dict[str, Any]
-
-
 @app.command(
     epilog="Example: fheval baseline dpauc --labels y.npy --scores s.npy --parties 15 --epsilon 8 --decision-points 100"
 )
@@ -76,12 +62,24 @@ def dpauc(
     quiet: options.Quiet = False,
 ) -> None:
     """Differential privacy: every party adds noise to its counts and shows them to the aggregator."""
+    from fheval_lab.baselines import accounts
+    from fheval_lab.baselines.dpauc import dpauc
+
     check_targets(json, report)
     chosen = options.chosen_grid(grid, decision_points, score_kind)
     shares = read_shares(labels, scores, parties, seed, chosen, quiet=quiet)
     with waiting("Computing with dpauc", quiet=quiet):
-        outcome = _dpauc(shares, chosen, epsilon, [labels.name, scores.name])
-    _deliver(outcome, json=json, report=report, quiet=quiet)
+        # A party that released its counts a hundred times would have spent a hundred budgets.
+        done = dpauc(shares, epsilon, chosen, repetitions=1)
+    content = _content("dpauc", parties, len(chosen), done.mean) | {
+        # Drawing the noise is nearly all of it, and each party draws its own.
+        "seconds": {"party": done.seconds / parties, "leader": None, "aggregator": None, "decrypt": None},
+        "bytes": {"party_upload": accounts.dpauc_upload(done), "leader_upload": None, "result": None},
+        "epsilon": done.epsilon,
+        "noise_scale": done.noise_scale,
+    }
+    account = accounts.account_of_dpauc(done, [labels.name, scores.name])
+    _deliver(account, content, json=json, report=report, quiet=quiet)
 
 
 @app.command(epilog="Example: fheval baseline mpc --labels y.npy --scores s.npy --parties 3 --json -")
@@ -95,49 +93,14 @@ def mpc(
     quiet: options.Quiet = False,
 ) -> None:
     """Multi-party computation: the exact AUC on secret shares, by three processes on this machine."""
-    check_targets(json, report)
-    shares = read_shares(labels, scores, parties, seed, None, quiet=quiet)
-    with waiting("Computing with mpc", quiet=quiet):
-        outcome = _mpc(shares, [labels.name, scores.name])
-    _deliver(outcome, json=json, report=report, quiet=quiet)
-
-
-def _deliver(outcome: Outcome, *, json: str | None, report: Path | None, quiet: bool) -> None:
-    """Write JSON and page where asked for, and show the result to people unless standard output is the JSON's."""
-    if json is not None:
-        write_json(json, outcome.content)
-    if report is not None:
-        write_page(report, outcome.account)
-    if json == STANDARD_OUTPUT:
-        return
-    if not quiet:
-        Console(highlight=False).print(account_panel(outcome.account))
-    elif json is None:
-        typer.echo(outcome.account.figure)
-
-
-def _dpauc(parties: Parties, grid: Grid, epsilon: float, names: Sequence[str]) -> Outcome:
-    from fheval_lab.baselines.accounts import account_of_dpauc, dpauc_upload
-    from fheval_lab.baselines.dpauc import dpauc
-
-    # A party that released its counts a hundred times would have spent a hundred budgets.
-    done = dpauc(parties, epsilon, grid, repetitions=1)
-    content = _content(DPAUC, done.parties, len(grid), done.mean) | {
-        # Drawing the noise is nearly all of it, and each party draws its own.
-        "seconds": {"party": done.seconds / done.parties, "leader": None, "aggregator": None, "decrypt": None},
-        "bytes": {"party_upload": dpauc_upload(done), "leader_upload": None, "result": None},
-        "epsilon": done.epsilon,
-        "noise_scale": done.noise_scale,
-    }
-    return Outcome(account=account_of_dpauc(done, names), content=content)
-
-
-def _mpc(parties: Parties, names: Sequence[str]) -> Outcome:
     from fheval_lab.baselines.accounts import account_of_mpc
     from fheval_lab.baselines.mpc import mpc_auc
 
-    done = mpc_auc(parties, timeout=_MPC_SECONDS)
-    content = _content(MPC, done.parties, None, done.auc) | {
+    check_targets(json, report)
+    shares = read_shares(labels, scores, parties, seed, None, quiet=quiet)
+    with waiting("Computing with mpc", quiet=quiet):
+        done = mpc_auc(shares, timeout=_MPC_SECONDS)
+    content = _content("mpc", parties, None, done.auc) | {
         "precision": "exact",
         # The computing processes stand where the aggregator stands elsewhere.
         "seconds": {"party": None, "leader": None, "aggregator": done.computing_seconds, "decrypt": None},
@@ -145,7 +108,33 @@ def _mpc(parties: Parties, names: Sequence[str]) -> Outcome:
         "traffic": done.bytes_sent,
         "comparisons": done.comparisons,
     }
-    return Outcome(account=account_of_mpc(done, names), content=content)
+    account = account_of_mpc(done, [labels.name, scores.name])
+    _deliver(account, content, json=json, report=report, quiet=quiet)
+
+
+def _deliver(account: Account, content: dict[str, Any], *, json: str | None, report: Path | None, quiet: bool) -> None:
+    """Write JSON and page where asked for, and show the result to people unless standard output is the JSON's."""
+    if json is not None:
+        write_json(json, content)
+    if report is not None:
+        write_page(report, account)
+    if json == STANDARD_OUTPUT:
+        return
+    if not quiet:
+        Console(highlight=False).print(account_panel(account))
+    elif json is None:
+        typer.echo(account.figure)
+
+
+def account_panel(account: Account) -> RenderableType:
+    """The figure, what stands behind it, who saw what and what it cost, and what to beware of."""
+    columns = Column("saw", ratio=1), Column("sent", justify="right"), Column("worked", justify="right")
+    roles = Table("role", *columns, box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
+    for role in account.roles:
+        roles.add_row(role.name, role.saw, role.sent, role.worked)
+    figure = Text.assemble((account.figure or "", "bold green"), "  ", (account.release, "dim"))
+    caution = Text(account.caution or "", style="yellow")
+    return panel(account.title, [figure, "", facts_table(account.facts), "", roles, "", caution])
 
 
 def _content(protocol: str, parties: int, decision_points: int | None, auc: float) -> dict[str, Any]:

@@ -32,9 +32,9 @@ def bench(
     check_target(json)
     # The libraries read this when they are loaded, which is why they are imported below.
     threads = os.environ.setdefault("OMP_NUM_THREADS", "1")
-    from fheval.cli.progress import steps
     from fheval.engines import available_engines, load_engine
     from fheval_lab.bench.suite import run_bench, work
+    from fheval_lab.cli.progress import steps
 
     engines = [load_engine(name) for name in ([engine] if engine else available_engines())]
     with steps(len(engines) * (len(work()) + repeats) + 1, quiet=quiet) as on_step:
@@ -60,9 +60,8 @@ def _print_tables(content: dict[str, Any]) -> None:
     from rich.table import Table
 
     console = Console()
-    times = Table(
-        "engine", "protocol", title="Aggregator, processor milliseconds", title_justify="left", box=box.SIMPLE_HEAD
-    )
+    title = "Aggregator, processor milliseconds"
+    times = Table("engine", "protocol", title=title, title_justify="left", box=box.SIMPLE_HEAD)
     for name in ("parties", "median", "smallest", "largest"):
         times.add_column(name, justify="right")
     for one in content["measurements"]:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from fheval.cli import options
-from fheval.cli.progress import weighted_bar
 from fheval.engines import load_engine
 from fheval.errors import ConfigError
 from fheval.report.page import replace_file
-
-if TYPE_CHECKING:
-    from fheval_lab.reproduce.run import Outcome
+from fheval_lab.cli.progress import weighted_bar
 
 app = typer.Typer()
 
@@ -57,9 +53,9 @@ def reproduce(
     if out.exists() and not out.is_dir():
         raise ConfigError(f"--out {out}: this is a file. Name a directory.")
     # scikit-learn and the rest take seconds to import: not for `fheval reproduce --help`.
-    from fheval_lab.reproduce.experiment import Setting
+    from fheval_lab.reproduce.cells import Setting
     from fheval_lab.reproduce.page import reproduction_page
-    from fheval_lab.reproduce.run import WITHOUT_DATA, chosen, run
+    from fheval_lab.reproduce.run import WITHOUT_DATA, chosen, left_out, run
 
     if not data.is_dir() and not WITHOUT_DATA.issuperset(chosen(what)):
         raise ConfigError(f"--data {data}: there is no such directory. Name the one that holds the published data.")
@@ -68,20 +64,13 @@ def reproduce(
         outcomes = run(what, setting, out, watch)
     page = out / f"{what}.html"
     replace_file(page, reproduction_page(outcomes, datetime.now().astimezone()))
-    if not quiet:
-        _tell(outcomes, page)
-
-
-def _tell(outcomes: Sequence[Outcome], page: Path) -> None:
+    if quiet:
+        return
     console = Console(highlight=False)
     for outcome in outcomes:
         compared = sum(row.printed is not None for row in outcome.rows)
         console.print(f"{outcome.name:<15} {len(outcome.rows):>4} rows, {compared} beside a printed value")
-    reasons: dict[str, list[str]] = {}
-    for outcome in outcomes:
-        for skip in outcome.skipped:
-            reasons.setdefault(skip.why, []).append(skip.what)
-    for why, what in reasons.items():
-        others = f" and {len(what) - 1} more" if len(what) > 1 else ""
-        console.print(f"left out: {what[0]}{others}: {why}", style="yellow", soft_wrap=True)
+    for why, parts in left_out(outcomes).items():
+        others = f" and {len(parts) - 1} more" if len(parts) > 1 else ""
+        console.print(f"left out: {parts[0]}{others}: {why}", style="yellow", soft_wrap=True)
     console.print(f"page: {page}", soft_wrap=True)

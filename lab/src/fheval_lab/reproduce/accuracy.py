@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
-
-import numpy as np
 
 from fheval.counting import Counts
 from fheval.engines import Engine
@@ -15,11 +13,9 @@ from fheval.evaluation import evaluate
 from fheval.protocols import padded, padded_verified, paper_malicious, paper_semi_honest
 from fheval_lab.baselines.dpauc import ESTIMATORS, Estimator, aggregator_add, laplace_mechanism, party_statistics
 from fheval_lab.baselines.mpc import mpc_auc
-from fheval_lab.baselines.pooled import sklearn_auc
-from fheval_lab.baselines.tensorflow import keras_auc, tensorflow_auc
-from fheval_lab.reproduce.cells import Cell
-from fheval_lab.reproduce.data_sets import DataSet, Name
-from fheval_lab.reproduce.experiment import Plan, Setting, present_and_missing
+from fheval_lab.baselines.pooled import keras_auc, sklearn_auc, tensorflow_auc
+from fheval_lab.reproduce.cells import Cell, Plan, Setting
+from fheval_lab.reproduce.data_sets import DataSet, Name, present_and_missing
 from fheval_lab.reproduce.printed import PARTIES, REPETITIONS
 from fheval_lab.reproduce.rows import Row
 
@@ -47,26 +43,19 @@ def plan(name: Name, setting: Setting) -> Plan:
 
 def _cells(data: DataSet, engine: Engine) -> Iterator[Cell]:
     inputs = {"data": data.digest()}
-    label = f"{data.name} {data.size}"
-    yield Cell(name=f"{label} libraries", inputs=inputs, weight=1.0, work=partial(libraries, data))
+
+    def cell(what: str, weight: float, work: Callable[[], Sequence[Row]]) -> Cell:
+        return Cell(name=f"{data.name} {data.size} {what}", inputs=inputs, weight=weight, work=work)
+
+    yield cell("libraries", 1.0, partial(libraries, data))
     for points in data.printed.points:
         for protocol in (*PROTOCOLS, ROUNDED):
-            yield Cell(
-                name=f"{label} N={points} {protocol} {engine.name}",
-                inputs=inputs,
-                weight=WEIGHTS.get(protocol, WEIGHTS[padded.NAME]),
-                work=partial(ours, data, points, protocol, engine),
-            )
+            weight = WEIGHTS.get(protocol, WEIGHTS[padded.NAME])
+            yield cell(f"N={points} {protocol} {engine.name}", weight, partial(ours, data, points, protocol, engine))
         for epsilon in EPSILONS:
-            yield Cell(
-                name=f"{label} N={points} dpauc epsilon={epsilon}",
-                inputs=inputs,
-                weight=4.0,
-                work=partial(under_noise, data, points, epsilon),
-            )
+            yield cell(f"N={points} dpauc epsilon={epsilon}", 4.0, partial(under_noise, data, points, epsilon))
     if data.size <= MPC_LARGEST:
-        weight = 5.0 if data.size < MPC_LARGEST else 25.0
-        yield Cell(name=f"{label} mpc", inputs=inputs, weight=weight, work=partial(by_mpc, data))
+        yield cell("mpc", 5.0 if data.size < MPC_LARGEST else 25.0, partial(by_mpc, data))
 
 
 def ours(data: DataSet, points: int, protocol: str, engine: Engine) -> Sequence[Row]:
@@ -79,43 +68,19 @@ def ours(data: DataSet, points: int, protocol: str, engine: Engine) -> Sequence[
         precision=ROUNDING if rounded else "exact",
         engine=engine,
     )
-    return [
-        Row(
-            data=data.name,
-            size=data.size,
-            decision_points=points,
-            column=protocol,
-            value=result.auc,
-            std=0.0,
-            printed=data.printed.points[points].ours,
-            parties=PARTIES,
-            note=f"engine {result.engine}",
-        )
-    ]
+    said, note = data.printed.points[points].ours, f"engine {result.engine}"
+    return [data.row(protocol, result.auc, decision_points=points, std=0.0, printed=said, parties=PARTIES, note=note)]
 
 
 def libraries(data: DataSet) -> Sequence[Row]:
     """The AUC of the pooled data by TensorFlow's metric and by scikit-learn."""
     pooled = [data.load()]
     keras = (tensorflow_auc if find_spec("tensorflow") else keras_auc)(pooled)
-    exact = sklearn_auc(pooled)
+    note = "TensorFlow's metric, computed without it" if keras.library == "numpy" else keras.library
+    printed = data.printed
     return [
-        Row(
-            data=data.name,
-            size=data.size,
-            decision_points=keras.thresholds,
-            column="tensorflow",
-            value=keras.auc,
-            printed=data.printed.tensorflow,
-            note="TensorFlow's metric, computed without it" if keras.library == "numpy" else keras.library,
-        ),
-        Row(
-            data=data.name,
-            size=data.size,
-            column="scikit-learn",
-            value=exact.auc,
-            printed=data.printed.scikit_learn,
-        ),
+        data.row("tensorflow", keras.auc, decision_points=keras.decision_points, printed=printed.tensorflow, note=note),
+        data.row("scikit-learn", sklearn_auc(pooled).auc, printed=printed.scikit_learn),
     ]
 
 
@@ -124,35 +89,17 @@ def under_noise(data: DataSet, points: int, epsilon: int) -> Sequence[Row]:
     mechanism = laplace_mechanism(epsilon, points)
     counts = [Counts.from_scores(labels, scores, points) for labels, scores in data.shares(PARTIES)]
     noisy = aggregator_add([party_statistics(own) for own in counts], mechanism, REPETITIONS)
-    said = data.printed.points[points].dpauc(epsilon)
-    rows = []
-    for column, estimator in DPAUC_COLUMNS.items():
-        values = ESTIMATORS[estimator](*noisy)
-        rows.append(
-            Row(
-                data=data.name,
-                size=data.size,
-                decision_points=points,
-                column=f"{column}-epsilon-{epsilon}",
-                value=float(np.mean(values)),
-                std=float(np.std(values)),
-                printed=said.mean,
-                printed_std=said.std,
-                parties=PARTIES,
-            )
-        )
-    return rows
+    printed, printed_std = data.printed.points[points].dpauc[epsilon]
+    row = data.row("dpauc", 0.0, decision_points=points, printed=printed, printed_std=printed_std, parties=PARTIES)
+    found = {column: ESTIMATORS[estimator](*noisy) for column, estimator in DPAUC_COLUMNS.items()}
+    return [
+        replace(row, column=f"{column}-epsilon-{epsilon}", value=float(values.mean()), std=float(values.std()))
+        for column, values in found.items()
+    ]
 
 
 def by_mpc(data: DataSet) -> Sequence[Row]:
     """The exact AUC of 15 parties on secret shares, beside scikit-learn's printed value, and how long it took."""
     done = mpc_auc(data.shares(PARTIES))
-    row = Row(
-        data=data.name,
-        size=data.size,
-        parties=PARTIES,
-        column="mpc",
-        value=done.auc,
-        printed=data.printed.scikit_learn,
-    )
+    row = data.row("mpc", done.auc, parties=PARTIES, printed=data.printed.scikit_learn)
     return [row, replace(row, column="mpc-seconds", value=done.computing_seconds, printed=None, unit="s")]

@@ -1,19 +1,26 @@
-"""Cells: pieces of work that an experiment consists of. A finished one is kept, so that a run can be resumed."""
+"""What an experiment is made of: cells of work, and what it leaves out. A finished cell is kept, to resume a run."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fheval.engines import Engine
 from fheval.report.page import replace_file
 from fheval.version import __version__
 from fheval_lab.reproduce.rows import Row
 
-FOLDER = "cells"
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Where the data lie, and the engine that our protocols run on."""
+
+    data: Path
+    engine: Engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +34,22 @@ class Cell:
     inputs: dict[str, Any] = field(default_factory=dict)
     weight: float
     work: Callable[[], Sequence[Row]] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Something that was left out, and why; the reason says what to do."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The cells of an experiment, in order, and what it has to leave out from the start."""
+
+    cells: tuple[Cell, ...]
+    skipped: tuple[Skip, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,24 +72,19 @@ class Store:
             content = json.loads(self._file(cell).read_text(encoding="utf-8"))
             if content["inputs"] != _inputs(cell):
                 return None
-            rows = tuple(Row.from_dict(each) for each in content["rows"])
+            rows = tuple(Row(**each) for each in content["rows"])
             return Finished(rows=rows, machine=dict(content["machine"]))
         except (OSError, ValueError, TypeError, KeyError):
             return None
 
     def put(self, cell: Cell, finished: Finished) -> None:
-        """Keep a finished cell."""
         file = self._file(cell)
         file.parent.mkdir(parents=True, exist_ok=True)
-        content = {
-            "inputs": _inputs(cell),
-            "machine": finished.machine,
-            "rows": [row.to_dict() for row in finished.rows],
-        }
+        content = {"inputs": _inputs(cell), **asdict(finished)}
         replace_file(file, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
     def _file(self, cell: Cell) -> Path:
-        return self.folder / FOLDER / (re.sub(r"[^A-Za-z0-9.]+", "-", cell.name) + ".json")
+        return self.folder / "cells" / (re.sub(r"[^A-Za-z0-9.]+", "-", cell.name) + ".json")
 
 
 def _inputs(cell: Cell) -> dict[str, Any]:

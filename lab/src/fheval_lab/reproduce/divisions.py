@@ -11,17 +11,9 @@ import numpy as np
 
 from fheval.engines import Engine, load_engine, why_unavailable
 from fheval.errors import ConfigError, PrecisionError
-from fheval_lab.baselines.division import (
-    TOLERANCE,
-    Approximation,
-    DivisionResult,
-    Method,
-    depth_needed,
-    divide,
-    effort_needed,
-)
-from fheval_lab.reproduce.cells import Cell
-from fheval_lab.reproduce.experiment import Plan
+from fheval_lab.baselines import division
+from fheval_lab.baselines.division import Approximation, Method
+from fheval_lab.reproduce.cells import Cell, Plan
 from fheval_lab.reproduce.rows import Row
 
 AUC = 0.75
@@ -45,12 +37,9 @@ class Case:
 
     @property
     def name(self) -> str:
-        """The case in a few words."""
         chosen = self.approximation
-        bounds = f"den from {chosen.low:.3g} to {chosen.high:.3g}"
-        return f"{chosen.method} {EFFORT_NAMES[chosen.method]} {chosen.effort}, {bounds}" + (
-            "" if chosen.scaled else ", not scaled"
-        )
+        bounds = f"den from {chosen.low:.3g} to {chosen.high:.3g}" + ("" if chosen.scaled else ", not scaled")
+        return f"{chosen.method} {EFFORT_NAMES[chosen.method]} {chosen.effort}, {bounds}"
 
     def batches(self) -> Iterator[tuple[float, ...]]:
         """Which den share a ciphertext: an overflowing slot spoils its neighbours, and den above `high` overflow."""
@@ -93,8 +82,8 @@ def needs() -> Sequence[Row]:
     rows = []
     for spread in SPREADS:
         for method in METHODS:
-            effort = effort_needed(method, spread, TOLERANCE)
-            depth = depth_needed(method, effort)
+            effort = division.effort_needed(method, spread, division.TOLERANCE)
+            depth = division.depth_needed(method, effort)
             told = f"bounds a factor of {spread:,} apart"
             rows += [
                 Row(size=spread, column=f"{method} needs {EFFORT_NAMES[method]}", value=effort, unit="", note=told),
@@ -107,7 +96,10 @@ def measure(case: Case) -> Sequence[Row]:
     """The error at each den, levels and seconds of one case."""
     engine = _engine()
     try:
-        results = [(dens, _divided(engine, case, dens)) for dens in case.batches()]
+        results = [
+            (dens, division.divide(engine, case.approximation, [AUC * den for den in dens], dens))
+            for dens in case.batches()
+        ]
     except PrecisionError as error:
         return [Row(column=f"{case.name} error", value=None, note=str(error))]
     rows = [_error(case, den, auc) for dens, result in results for den, auc in zip(dens, result.aucs, strict=True)]
@@ -129,10 +121,6 @@ def _engine() -> Engine:
             "again: it takes up what it finds."
         )
     return load_engine("openfhe")
-
-
-def _divided(engine: Engine, case: Case, dens: Sequence[float]) -> DivisionResult:
-    return divide(engine, case.approximation, [AUC * den for den in dens], dens)
 
 
 def _error(case: Case, den: float, auc: float) -> Row:

@@ -14,24 +14,17 @@ _LIBRARIES = ("numpy", "openfhe", "tenseal", "opendp", "mpyc", "scikit-learn", "
 
 def describe() -> dict[str, str]:
     """Processor, memory, system and the versions of what computes."""
+    processor = _field("/proc/cpuinfo", "model name") or platform.processor() or "unknown processor"
+    kilobytes = _field("/proc/meminfo", "MemTotal")
     return {
-        "processor": f"{_processor()}, {os.cpu_count()} cores",
-        "memory": _memory(),
+        "processor": f"{processor}, {os.cpu_count()} cores",
+        "memory": f"{int(kilobytes.split()[0]) / 2**20:.0f} GiB" if kilobytes else "unknown",
         "system": f"{platform.system()} {platform.machine()}, {_distribution()}",
         "python": platform.python_version(),
         "libraries": ", ".join(f"{name} {found}" for name in _LIBRARIES if (found := _version(name))),
         "threads": f"{os.environ.get('OMP_NUM_THREADS', 'not limited')} (OMP_NUM_THREADS)",
         "fheval": __version__,
     }
-
-
-def _processor() -> str:
-    return _field(Path("/proc/cpuinfo"), "model name") or platform.processor() or "unknown processor"
-
-
-def _memory() -> str:
-    kilobytes = _field(Path("/proc/meminfo"), "MemTotal")
-    return f"{int(kilobytes.split()[0]) / 2**20:.0f} GiB" if kilobytes else "unknown"
 
 
 def _distribution() -> str:
@@ -41,13 +34,12 @@ def _distribution() -> str:
         return platform.release()
 
 
-def _field(file: Path, name: str) -> str | None:
-    if not file.is_file():
-        return None
-    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() == name:
-            return value.strip()
+def _field(file: str, name: str) -> str | None:
+    if Path(file).is_file():
+        for line in Path(file).read_text(encoding="utf-8", errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == name:
+                return value.strip()
     return None
 
 

@@ -1,13 +1,31 @@
-"""Numbers of the page: as many digits as mean something, and differences at a glance."""
+"""Numbers of the page: as many digits as mean something, differences at a glance, and tables of them."""
 
 from __future__ import annotations
 
-from fheval.report.axes import written
+from collections.abc import Collection, Sequence
+
+from fheval.report.elements import Content, Element, element
+from fheval.report.page import Column
+from fheval.report.page import table as any_table
+from fheval_lab.reproduce.plots import written
 
 NOTHING = "–"
 
 # Below this two numbers that are printed with six digits do not differ.
 _INVISIBLE = 5e-10
+
+
+def table(
+    headings: Sequence[str], rows: Sequence[Sequence[Content]], *, caption: str, words: Collection[str] = ()
+) -> Element:
+    """A table of numbers, but for the columns whose headings are among `words`."""
+    columns = [Column(heading, number=heading not in words) for heading in headings]
+    return any_table(columns, rows, caption=caption)
+
+
+def beside(shown: str, under: str) -> Content:
+    """A number, and below it what it is to be compared with."""
+    return [shown, element("span", under, class_="beside")]
 
 
 def auc(value: float | None) -> str:

@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from fheval.report.elements import Content, Element, element
 from fheval.report.page import facts, page, section
 from fheval.version import __version__
-from fheval_lab.reproduce import page_accuracy, page_division, page_figures, page_settings
-from fheval_lab.reproduce.run import Outcome, distinct_machines
+from fheval_lab.reproduce import page_division, page_figures, page_tables
+from fheval_lab.reproduce.run import Outcome, distinct_machines, left_out
 
 TITLE = "The paper's tables and figures, run again"
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """An experiment's name in the contents, its heading, and what stands under it."""
-
-    short: str
-    heading: str
-    content: Callable[[Outcome], Content]
-
-
-_PARTS = {
-    "table1": _Part("Table 1", "Table 1: AUC on Criteo", page_accuracy.content),
-    "table2": _Part("Table 2", "Table 2: AUC on CelebA", page_accuracy.content),
-    "table3": _Part("Table 3", "Table 3: communication", page_settings.communication),
-    "figure-points": _Part(
-        "Decision points", "Figure: time and accuracy against decision points", page_figures.against_points
+# An experiment's name in the contents, its heading, and what stands under it.
+_PARTS: dict[str, tuple[str, str, Callable[[Outcome], Content]]] = {
+    "table1": ("Table 1", "Table 1: AUC on Criteo", page_tables.accuracy),
+    "table2": ("Table 2", "Table 2: AUC on CelebA", page_tables.accuracy),
+    "table3": ("Table 3", "Table 3: communication", page_tables.communication),
+    "figure-points": (
+        "Decision points",
+        "Figure: time and accuracy against decision points",
+        page_figures.against_points,
     ),
-    "figure-parties": _Part("Parties", "Figure: time and traffic against parties", page_figures.against_parties),
-    "security": _Part("Soundness", "Soundness: how likely cheating goes unseen", page_settings.soundness),
-    "division": _Part("Division", "Outsourced division", page_division.content),
+    "figure-parties": ("Parties", "Figure: time and traffic against parties", page_figures.against_parties),
+    "security": ("Soundness", "Soundness: how likely cheating goes unseen", page_tables.soundness),
+    "division": ("Division", "Outsourced division", page_division.content),
 }
 
 
@@ -50,24 +43,23 @@ def reproduction_page(outcomes: Sequence[Outcome], when: datetime) -> str:
         ),
         _contents(outcomes),
     ]
-    parts = [(outcome, _PARTS[outcome.name]) for outcome in outcomes]
-    main: list[Content] = [section(part.heading, part.content(each), anchor=each.name) for each, part in parts]
+    main: list[Content] = []
+    for outcome in outcomes:
+        _, heading, content = _PARTS[outcome.name]
+        main.append(section(heading, content(outcome), anchor=outcome.name))
     main += [_left_out(outcomes), _machines(outcomes)]
     made = f"Made by fheval {__version__} on {when.isoformat(sep=' ', timespec='minutes')}."
     return page(TITLE, header, main, element("p", made))
 
 
 def _contents(outcomes: Sequence[Outcome]) -> Element:
-    links = [element("li", element("a", _PARTS[each.name].short, href=f"#{each.name}")) for each in outcomes]
+    links = [element("li", element("a", _PARTS[each.name][0], href=f"#{each.name}")) for each in outcomes]
     links.append(element("li", element("a", "The machine", href="#machine")))
     return element("nav", element("ul", links), aria_label="Contents")
 
 
 def _left_out(outcomes: Sequence[Outcome]) -> Content:
-    reasons: dict[str, list[str]] = {}
-    for outcome in outcomes:
-        for skip in outcome.skipped:
-            reasons.setdefault(skip.why, []).append(skip.what)
+    reasons = left_out(outcomes)
     if not reasons:
         return None
     items = [element("li", element("strong", "; ".join(what)), ": ", why) for why, what in reasons.items()]
@@ -75,7 +67,6 @@ def _left_out(outcomes: Sequence[Outcome]) -> Content:
 
 
 def _machines(outcomes: Sequence[Outcome]) -> Content:
-    machines = distinct_machines(outcomes)
     return section(
         "The machine",
         element(
@@ -83,6 +74,6 @@ def _machines(outcomes: Sequence[Outcome]) -> Content:
             "Times are processor seconds of one process with one thread, the paper's are of one core of an Apple M2 "
             "Pro. The time of the exact AUC by MPC is that on the clock, with three processes on these cores.",
         ),
-        [facts(list(machine.items())) for machine in machines],
+        [facts(list(machine.items())) for machine in distinct_machines(outcomes)],
         anchor="machine",
     )

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fheval.report.axes import Axis, written
 from fheval.report.elements import Content, element
-from fheval.report.page import Column, table
-from fheval.report.plots import Series, plot
 from fheval_lab.baselines.division import CKKS_DIVISION, TOLERANCE
 from fheval_lab.reproduce import numbers
 from fheval_lab.reproduce.divisions import CASES, EFFORT_NAMES, METHODS, SPREADS, Case
+from fheval_lab.reproduce.plots import Axis, Series, plot, written
 from fheval_lab.reproduce.rows import Row
 from fheval_lab.reproduce.run import Outcome
 
@@ -22,7 +20,6 @@ _TITLES = {"chebyshev": "Chebyshev", "newton": "Newton–Raphson"}
 
 def content(outcome: Outcome) -> Content:
     """Text, a plot for each method, and two tables."""
-    plots = [_error_plot(method, outcome.rows) for method in METHODS]
     return [
         element(
             "p",
@@ -33,7 +30,7 @@ def content(outcome: Outcome) -> Content:
             "Bounds that fit every case, from 10³ to 10¹⁰, leave Chebyshev right nowhere and Newton–Raphson only near "
             "its first guess, within the levels that there are.",
         ),
-        element("div", [each for each in plots if each is not None], class_="plots"),
+        element("div", [_error_plot(method, outcome.rows) for method in METHODS], class_="plots"),
         _cases(outcome.rows),
         _needs(outcome.rows),
     ]
@@ -54,9 +51,10 @@ def _error_plot(method: str, rows: Sequence[Row]) -> Content:
 
 
 def _line(case: Case, rows: Sequence[Row]) -> Series:
-    found = [row for row in rows if row.column == f"{case.name} error" and row.size is not None]
     points = tuple(
-        (float(row.size or 0), _WORST if row.value is None else min(max(row.value, _BEST), _WORST)) for row in found
+        (float(row.size), _WORST if row.value is None else min(max(row.value, _BEST), _WORST))
+        for row in rows
+        if row.column == f"{case.name} error" and row.size is not None
     )
     return Series(f"{_bounds(case)}, {_effort(case)}", points)
 
@@ -77,32 +75,25 @@ def _cases(rows: Sequence[Row]) -> Content:
     lines = [_case_line(case, by_column) for case in CASES if f"{case.name} error" in by_column]
     if not lines:
         return None
-    columns = [
-        Column("method"),
-        Column("public bounds on den"),
-        Column("largest error within", number=True),
-        Column("right to five decimals for den"),
-        Column("levels", number=True),
-        Column("time", number=True),
-    ]
-    caption = (
-        f"Measured in ring {CKKS_DIVISION.ring:,} with {CKKS_DIVISION.depth} levels, the most that it has at 128 bits."
-    )
-    return table(columns, lines, caption=caption)
+    words = ["method", "public bounds on den", "right to five decimals for den"]
+    headings = [*words[:2], "largest error within", words[2], "levels", "time"]
+    ring, depth = CKKS_DIVISION.ring, CKKS_DIVISION.depth
+    caption = f"Measured in ring {ring:,} with {depth} levels, the most that it has at 128 bits."
+    return numbers.table(headings, lines, caption=caption, words=words)
 
 
 def _case_line(case: Case, by_column: dict[str, list[Row]]) -> list[Content]:
     chosen = case.approximation
     errors = by_column[f"{case.name} error"]
-    within = [row.value for row in errors if row.size is not None and chosen.low <= row.size <= chosen.high]
-    known = [value for value in within if value is not None]
-    right = [row.size for row in errors if row.size is not None and row.value is not None and row.value <= TOLERANCE]
+    found = [(row.size, row.value) for row in errors if row.size is not None and row.value is not None]
+    within = [error for den, error in found if chosen.low <= den <= chosen.high]
+    right = [den for den, error in found if error <= TOLERANCE]
     refused = next((row.note for row in errors if row.size is None), None)
     levels, seconds = (by_column.get(f"{case.name} {what}", [None])[0] for what in ("levels", "seconds"))
     return [
         f"{_TITLES[chosen.method]}, {_effort(case)}",
         _bounds(case) + ("" if chosen.scaled else ", numbers not scaled"),
-        numbers.magnitude(max(known)) if known else numbers.NOTHING,
+        numbers.magnitude(max(within)) if within else numbers.NOTHING,
         refused or (f"{written(min(right))} to {written(max(right))}" if right else "none"),
         numbers.NOTHING if levels is None else f"{levels.value:g}",
         numbers.seconds(None if seconds is None else seconds.value),
@@ -113,24 +104,9 @@ def _needs(rows: Sequence[Row]) -> Content:
     values = {(row.size, row.column): row.value for row in rows}
     if (SPREADS[0], f"{METHODS[0]} needs levels") not in values:
         return None
-    lines = [
-        [
-            f"{spread:,}",
-            *(
-                f"{values[spread, f'{method} needs {what}']:,g}"
-                for method in METHODS
-                for what in (EFFORT_NAMES[method], "levels")
-            ),
-        ]
-        for spread in SPREADS
-    ]
-    columns = [
-        Column("upper bound over lower", number=True),
-        Column("Chebyshev: degree", number=True),
-        Column("levels", number=True),
-        Column("Newton–Raphson: steps", number=True),
-        Column("levels ", number=True),
-    ]
+    needed = [f"{method} needs {what}" for method in METHODS for what in (EFFORT_NAMES[method], "levels")]
+    lines = [[f"{spread:,}", *(f"{values[spread, column]:,g}" for column in needed)] for spread in SPREADS]
+    headings = ["upper bound over lower", "Chebyshev: degree", "levels", "Newton–Raphson: steps", "levels "]
     return [
         element(
             "p",
@@ -138,5 +114,5 @@ def _needs(rows: Sequence[Row]) -> Content:
             f"product with num included. The protocol itself takes two more; the set above has {CKKS_DIVISION.depth}. "
             "The bounds alone say how many samples there are to within the square root of their ratio.",
         ),
-        table(columns, lines, caption="What five decimals need, by how far apart the bounds on den are."),
+        numbers.table(headings, lines, caption="What five decimals need, by how far apart the bounds on den are."),
     ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
 from io import StringIO
 from math import isfinite
 from typing import Any
@@ -42,19 +42,10 @@ class Row:
         """Ours minus the printed value, where there are both."""
         return None if self.value is None or self.printed is None else self.value - self.printed
 
-    def to_dict(self) -> dict[str, Any]:
-        """All fields, in order."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Row:
-        """What `to_dict` gave; `TypeError` where it did not."""
-        return cls(**content)
-
 
 def as_json(rows: Sequence[Row], **others: Any) -> str:
     """One JSON object with the rows, and what is to be known about them."""
-    return json.dumps({"rows": [row.to_dict() for row in rows], **others}, indent=1, allow_nan=False) + "\n"
+    return json.dumps({"rows": [asdict(row) for row in rows], **others}, indent=1, allow_nan=False) + "\n"
 
 
 def as_csv(rows: Sequence[Row]) -> str:
@@ -62,5 +53,5 @@ def as_csv(rows: Sequence[Row]) -> str:
     text = StringIO()
     writer = csv.DictWriter(text, [each.name for each in fields(Row)], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(row.to_dict() for row in rows)
+    writer.writerows(map(asdict, rows))
     return text.getvalue()

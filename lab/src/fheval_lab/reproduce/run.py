@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -12,8 +12,7 @@ from fheval.errors import ConfigError, TransportError
 from fheval.report.page import replace_file
 from fheval.version import __version__
 from fheval_lab.reproduce import accuracy, communication, divisions, figures, security
-from fheval_lab.reproduce.cells import Cell, Finished, Store
-from fheval_lab.reproduce.experiment import Plan, Setting, Skip
+from fheval_lab.reproduce.cells import Finished, Plan, Setting, Skip, Store
 from fheval_lab.reproduce.machine import describe
 from fheval_lab.reproduce.rows import Row, as_csv, as_json
 
@@ -33,19 +32,13 @@ WITHOUT_DATA = frozenset({"table3", "security", "division"})
 
 
 class Watcher(Protocol):
-    """Is told how the work goes on; weights are about seconds."""
+    """Is told how much work there is, which cell starts, and how much is done; weights are about seconds."""
 
-    def begin(self, weight: float) -> None:
-        """So much lies ahead."""
-        ...
+    def begin(self, weight: float) -> None: ...
 
-    def start(self, name: str) -> None:
-        """This cell is next."""
-        ...
+    def start(self, name: str) -> None: ...
 
-    def finish(self, weight: float) -> None:
-        """So much of what lay ahead is done."""
-        ...
+    def finish(self, weight: float) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +65,8 @@ def run(target: str, setting: Setting, out: Path, watch: Watcher) -> list[Outcom
     plans = {name: EXPERIMENTS[name](setting) for name in chosen(target)}
     out.mkdir(parents=True, exist_ok=True)
     store = Store(out)
-    watch.begin(_weight_ahead(store, [cell for plan in plans.values() for cell in plan.cells]))
+    ahead = {cell.name: cell.weight for plan in plans.values() for cell in plan.cells if store.get(cell) is None}
+    watch.begin(sum(ahead.values()))
     outcomes = []
     for name, plan in plans.items():
         outcomes.append(_run(name, plan, store, watch))
@@ -85,7 +79,7 @@ def run(target: str, setting: Setting, out: Path, watch: Watcher) -> list[Outcom
 def write_rows(out: Path, name: str, outcomes: Sequence[Outcome]) -> None:
     """NAME.json and NAME.csv."""
     rows = [row for outcome in outcomes for row in outcome.rows]
-    skipped = [{"what": skip.what, "why": skip.why} for outcome in outcomes for skip in outcome.skipped]
+    skipped = [asdict(skip) for outcome in outcomes for skip in outcome.skipped]
     about = {"experiment": name, "skipped": skipped, "machines": distinct_machines(outcomes), "fheval": __version__}
     replace_file(out / f"{name}.json", as_json(rows, **about))
     replace_file(out / f"{name}.csv", as_csv(rows))
@@ -93,20 +87,19 @@ def write_rows(out: Path, name: str, outcomes: Sequence[Outcome]) -> None:
 
 def distinct_machines(outcomes: Iterable[Outcome]) -> list[dict[str, str]]:
     """Every machine that a row comes from, once."""
-    return _distinct(machine for outcome in outcomes for machine in outcome.machines)
-
-
-def _distinct(machines: Iterable[dict[str, str]]) -> list[dict[str, str]]:
     found: list[dict[str, str]] = []
-    for machine in machines:
-        if machine not in found:
-            found.append(machine)
+    for outcome in outcomes:
+        found += [machine for machine in outcome.machines if machine not in found]
     return found
 
 
-def _weight_ahead(store: Store, cells: Iterable[Cell]) -> float:
-    ahead = {cell.name: cell.weight for cell in cells if store.get(cell) is None}
-    return sum(ahead.values())
+def left_out(outcomes: Iterable[Outcome]) -> dict[str, list[str]]:
+    """What was left out, by the reason why."""
+    reasons: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        for skip in outcome.skipped:
+            reasons.setdefault(skip.why, []).append(skip.what)
+    return reasons
 
 
 def _run(name: str, plan: Plan, store: Store, watch: Watcher) -> Outcome:
@@ -127,5 +120,6 @@ def _run(name: str, plan: Plan, store: Store, watch: Watcher) -> Outcome:
             watch.finish(cell.weight)
         if finished is not None:
             rows += finished.rows
-            machines.append(finished.machine)
-    return Outcome(name, tuple(rows), tuple(skipped), tuple(_distinct(machines)))
+            if finished.machine not in machines:
+                machines.append(finished.machine)
+    return Outcome(name, tuple(rows), tuple(skipped), tuple(machines))

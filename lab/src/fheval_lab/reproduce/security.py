@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from fheval.metrics.registry import auc_form
 from fheval.protocols import padded_verified, paper_malicious
 from fheval.protocols.round import DEFAULT_MAX_SAMPLES
-from fheval_lab.reproduce.cells import Cell
-from fheval_lab.reproduce.experiment import Plan
+from fheval_lab.reproduce.cells import Cell, Plan
 from fheval_lab.reproduce.printed import SOUNDNESS_BITS
 from fheval_lab.reproduce.rows import Row
-
-RUNS = (1, 2, 3)
 
 
 def plan() -> Plan:
@@ -22,7 +19,7 @@ def plan() -> Plan:
 
 def bounds() -> Sequence[Row]:
     """x for a bound of 2^-x."""
-    papers = [
+    rows = [
         Row(
             decision_points=points,
             column=f"{paper_malicious.NAME} S={splits}",
@@ -32,15 +29,10 @@ def bounds() -> Sequence[Row]:
         )
         for (points, splits), said in SOUNDNESS_BITS.items()
     ]
-    return papers + [_verified(runs) for runs in RUNS]
-
-
-def _verified(runs: int) -> Row:
     bound = auc_form(2, DEFAULT_MAX_SAMPLES).bound
-    primes = padded_verified.enough_primes(bound, runs)
-    return Row(
-        column=f"{padded_verified.NAME} primes={len(primes)} runs={runs}",
-        value=padded_verified.soundness_bits(bound, primes, runs),
-        unit="bits",
-        note="whatever the number of decision points",
-    )
+    for runs in (1, 2, 3):
+        primes = padded_verified.enough_primes(bound, runs)
+        column = f"{padded_verified.NAME} primes={len(primes)} runs={runs}"
+        bits = padded_verified.soundness_bits(bound, primes, runs)
+        rows.append(Row(column=column, value=bits, unit="bits", note="whatever the number of decision points"))
+    return rows

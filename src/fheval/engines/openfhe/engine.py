@@ -150,21 +150,6 @@ class _Evaluator(Evaluator):
             yield
 
 
-def chebyshev_reciprocal(
-    evaluator: Evaluator, ciphertext: Ciphertext, gain: float, low: float, high: float, degree: int
-) -> Ciphertext:
-    """gain/x for every slot within [low, high], by a Chebyshev polynomial; other slots hold anything.
-
-    Only a baseline divides so, with an evaluator of this engine.
-    """
-    if not isinstance(evaluator, _Evaluator):
-        raise EngineError("Only the engine openfhe evaluates Chebyshev polynomials. Choose it.")
-    with evaluator._keys_in_place(), refusals("a division"):
-        context = evaluator._context
-        handle = context.EvalChebyshevFunction(lambda x: gain / x, ciphertext.handle, low, high, degree)
-    return Ciphertext(handle, evaluator._setting.limbs - handle.GetLevel())
-
-
 class OpenFheEngine(Engine):
     """OpenFHE, whose keys must have the structure of keys made in this process."""
 

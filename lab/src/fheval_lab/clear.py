@@ -33,7 +33,7 @@ class _Codec:
 
     def __init__(self, parameters: Parameters, key_id: bytes) -> None:
         self.parameters = parameters
-        self._key_id = key_id
+        self._envelope = container.CIPHERTEXT, ClearEngine.name, parameters, key_id
         self._type: Any = np.dtype("<c16" if parameters.scheme == "ckks" else "<u8")
 
     def full(self, values: Vector, limbs: int | None = None) -> Vector:
@@ -44,14 +44,10 @@ class _Codec:
 
     def dump(self, ciphertext: Ciphertext) -> bytes:
         payload = ciphertext.handle.astype(self._type).tobytes()
-        return container.pack(
-            container.CIPHERTEXT, ClearEngine.name, self.parameters, self._key_id, ciphertext.limbs, payload
-        )
+        return container.pack(*self._envelope, ciphertext.limbs, payload)
 
     def load(self, data: bytes) -> Ciphertext:
-        _, limbs, payload = container.unpack(
-            container.CIPHERTEXT, ClearEngine.name, self.parameters, self._key_id, data
-        )
+        _, limbs, payload = container.unpack(*self._envelope, data)
         if len(payload) != self.parameters.slots * self._type.itemsize or not 1 <= limbs <= self.parameters.limbs:
             raise EngineError("A ciphertext has the wrong size. Ask the sender to send it again.")
         values = np.frombuffer(payload, dtype=self._type)
@@ -62,9 +58,6 @@ class _Codec:
 
 
 class _KeyHolder(_Codec, KeyHolder):
-    def __init__(self, parameters: Parameters, key_id: bytes, _: memoryview) -> None:
-        super().__init__(parameters, key_id)
-
     def encrypt(self, values: Vector) -> bytes:
         return self.dump(Ciphertext(self.full(values), self.parameters.limbs))
 
@@ -143,7 +136,8 @@ class ClearEngine(Engine):
         return container.pack_keys(self.name, parameters, b"", _PublicKeys(parameters.depth > 0, parameters.rotations))
 
     def key_holder(self, parameters: Parameters, secret: Secret[bytes]) -> KeyHolder:
-        return _KeyHolder(parameters, *container.unpack_secret(self.name, parameters, secret))
+        key_id, _ = container.unpack_secret(self.name, parameters, secret)
+        return _KeyHolder(parameters, key_id)
 
     def evaluator(self, parameters: Parameters, public: bytes) -> Evaluator:
         return _Evaluator(parameters, *container.unpack_public(self.name, parameters, public, _PublicKeys))
