@@ -316,13 +316,8 @@ class Study(Message, frozen=True, kw_only=True):
             raise CapacityError(f"Sums over {self.max_samples} samples do not fit a curve's counts. Lower max_samples.")
         width = sum(statistic.width for statistic in self.statistics()) if curve else 0
         return Round(
-            id=call.id,
-            study=call.study,
+            **msgspec.structs.asdict(call),
             protocol=self.protocol,
-            engine=call.engine,
-            parties=call.parties,
-            leader=call.leader,
-            groups=call.groups,
             forms=() if curve else self.forms(call.groups),
             sums=self.number_of_slices(call.groups) * width,
             precision=self.precision,

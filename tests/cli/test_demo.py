@@ -82,7 +82,7 @@ def test_the_page_shows_truth_private_result_and_what_each_role_saw(fheval: Sess
     assert rounded is not None
     assert float(rounded[1]) == pytest.approx(float(counted[1]), abs=2e-4)
     assert "undefined: one class" in words
-    for role in ("each hospital", "leader", "aggregator"):
+    for role in ("each party", "leader", "aggregator"):
         assert len(re.findall(rf"{role}.{{0,400}}? \d+(\.\d)? m?s", words)) >= 2, role
     assert len(re.findall(r"5 uploads of \d+\.\d kB", words)) == 2
     assert "denominator divides" in words

@@ -9,7 +9,7 @@ import pytest
 
 from cli.session import Session
 from fheval import Counts
-from fheval.evaluation.splitting import split_rows
+from fheval.cli.simulate import split_rows
 from fheval.secrets import Secret, SystemRandomness, derive
 
 ROWS = 101

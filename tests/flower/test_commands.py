@@ -94,12 +94,13 @@ def test_json_has_everything_but_a_result(fheval: Session, parties: Parties, car
 def test_options_reach_the_order(fheval: Session, parties: Parties, carried: Carried, tmp_path: Path) -> None:
     options = ["--protocol", "padded-verified", "--decision-points", "25", "--metric", "auc", "--metric", "f1@0.3"]
     options += ["--member", "member-002", "--member", "member-000", "--timeout", "7", "--minimum-cohort", "5"]
+    options += ["--member", "member-001"]
     assert evaluate(fheval, parties, tmp_path, *options).status == 0
     (order,) = carried.orders
     study = Study.from_bytes(order.study)
     assert (study.protocol, study.precision) == ("padded-verified", None)
     assert (len(study.grid), study.metrics) == (25, ("auc", "f1@0.3"))
-    assert (order.members, order.timeout, study.minimum_cohort) == (("member-002", "member-000"), 7.0, 5)
+    assert (order.members, order.timeout, study.minimum_cohort) == (("member-002", "member-000", "member-001"), 7.0, 5)
 
 
 def test_models_classes_and_intervals_reach_the_study(
@@ -124,10 +125,16 @@ def test_values_and_their_range_reach_the_study(
     assert (study.metrics, study.target_range) == (("mae",), (0.0, 120.0))
 
 
-def test_a_curve_reaches_the_study(fheval: Session, parties: Parties, carried: Carried, tmp_path: Path) -> None:
-    """Whether it is allowed, each vault looks up in its policy."""
-    assert evaluate(fheval, parties, tmp_path, "--release", "curve", "--allow-curves").status == 0
-    assert Study.from_bytes(carried.orders[0].study).release == "curve"
+def test_what_the_policy_does_not_allow_is_refused_before_anybody_is_asked(
+    fheval: Session, parties: Parties, carried: Carried, tmp_path: Path
+) -> None:
+    curve = evaluate(fheval, parties, tmp_path, "--release", "curve", "--allow-curves")
+    assert (curve.status, curve.out) == (1, "")
+    assert "releasing curves is not allowed" in curve.err
+    few = evaluate(fheval, parties, tmp_path, "--member", "member-000", "--member", "member-001")
+    assert (few.status, few.out) == (1, "")
+    assert "the policy asks for at least 3" in few.err
+    assert carried.orders == []
 
 
 def test_a_study_from_a_file_is_taken_as_it_is(

@@ -45,8 +45,12 @@ class Release(str, Enum):
     CURVE = "curve"
 
 
-def _completing(names: Callable[[], Sequence[str]]) -> Callable[[str], list[str]]:
-    return lambda incomplete: [name for name in names() if name.startswith(incomplete)]
+def _metrics_from(start: str) -> list[str]:
+    return [name for name in METRICS if name.startswith(start)]
+
+
+def _protocols_from(start: str) -> list[tuple[str, str]]:
+    return [(name, each.words.summary) for name, each in PROTOCOLS.items() if name.startswith(start)]
 
 
 LabelColumn = Annotated[
@@ -148,7 +152,7 @@ _STUDY_OPTIONS: dict[str, tuple[Any, Any]] = {
         "f1@0.3, else 0.5.",
         "--metric",
         metavar="NAME[@THRESHOLD]",
-        autocompletion=_completing(lambda: tuple(METRICS)),
+        autocompletion=_metrics_from,
         show_default="auc",
     ),
     "class_": _option(
@@ -246,8 +250,8 @@ def takes_study(*without: str, **instead: Any) -> Callable[[Callable[..., None]]
 
 def _protocol_options() -> dict[str, tuple[Any, Any]]:
     """`--protocol`, and the options of every registered protocol."""
-    names, text = _completing(lambda: tuple(PROTOCOLS)), f"One of {', '.join(PROTOCOLS)}."
-    found = {"protocol": _option(str, DEFAULT_PROTOCOL, _ROUND, text, metavar="NAME", autocompletion=names)}
+    text = f"One of {', '.join(PROTOCOLS)}."
+    found = {"protocol": _option(str, DEFAULT_PROTOCOL, _ROUND, text, metavar="NAME", autocompletion=_protocols_from)}
     for protocol in PROTOCOLS.values():
         for option in protocol.options:
             text = f"{protocol.name}: {option.help}."

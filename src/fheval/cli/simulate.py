@@ -14,7 +14,8 @@ from fheval.cli import check_targets, options
 from fheval.cli.evaluate import run_and_deliver
 from fheval.cli.progress import waiting
 from fheval.counting import Grid, read_pair
-from fheval.evaluation.splitting import split_randomness, split_rows
+from fheval.errors import ConfigError
+from fheval.secrets import SEED_BYTES, Randomness, Secret, SystemRandomness, derive, permutation
 
 app = typer.Typer()
 
@@ -62,3 +63,19 @@ def read_shares(
         label_array, score_array = read_pair(labels, scores, grid)
     shares = split_rows(len(label_array), parties, split_randomness(seed))
     return [(label_array[rows], score_array[rows]) for rows in shares]
+
+
+def split_rows(rows: int, parties: int, rng: Randomness) -> list[NDArray[np.intp]]:
+    """Deal the rows 0 … rows − 1 out at random, equally many to each party to within one."""
+    if rows < parties:
+        raise ConfigError(f"{rows} rows do not go round {parties} parties. Give more data or fewer parties.")
+    return np.array_split(permutation(rng, rows), parties)
+
+
+def split_randomness(seed: int | None) -> Randomness:
+    """What a split is drawn from: the same for the same seed, and never the same without one."""
+    if seed is None:
+        return SystemRandomness()
+    if seed.bit_length() > 8 * SEED_BYTES:
+        raise ConfigError(f"--seed has {seed.bit_length()} bits and may have {8 * SEED_BYTES}. Use a smaller number.")
+    return derive(Secret(seed.to_bytes(SEED_BYTES, "big")), "simulate/split")

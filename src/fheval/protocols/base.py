@@ -12,7 +12,7 @@ Nothing here opens a file, reads a clock, logs or waits. `fheval.protocols.play`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import sha256
@@ -258,8 +258,12 @@ class Aggregator(ABC):
         replies = yield Ask(Stage.BROADCAST, dict.fromkeys(self.roster, sealed))
         return tuple(_confirmed(replies))
 
-    def let_all_open(self, result: Message) -> Playing:
-        """Have every party open the answer."""
+    def let_all_open(self, evaluate: Callable[[], Message]) -> Playing:
+        """Have every party open the answer; where it cannot be computed, the round is over."""
+        try:
+            result = evaluate()
+        except FhevalError as error:
+            raise RoundFailed(f"the uploads could not be evaluated. {error}", Stage.SUBMIT) from error
         replies = yield Ask(Stage.RESULT, dict.fromkeys(self.roster, encode(result)))
         return tuple(_confirmed(replies))
 

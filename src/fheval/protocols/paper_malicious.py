@@ -26,7 +26,7 @@ from fheval.errors import ConfigError, RemoteProtocolError, UndefinedMetric, Ver
 from fheval.protocols import base
 from fheval.protocols.base import Option, Playing, Seat, Words
 from fheval.protocols.blinded_ratio import Accumulator, FloatVector, blinding_exponents, draw_blinding, hide, sparse
-from fheval.protocols.paper_semi_honest import ENCRYPT, MULTIPLY, PaperSemiHonest, evaluated, require_roster, the_form
+from fheval.protocols.paper_semi_honest import ENCRYPT, MULTIPLY, PaperSemiHonest, require_roster, the_form
 from fheval.protocols.round import (
     AGGREGATOR,
     Contribution,
@@ -242,7 +242,7 @@ class Aggregator(base.Aggregator):
     def play(self) -> Playing:
         """Ask for shares, of everybody or the masks do not cancel, and let all parties open the answer."""
         yield from self.gather(all_or_none=True)
-        return (yield from self.let_all_open(evaluated(self)))
+        return (yield from self.let_all_open(self.result))
 
     def receive(self, shares: CountShares) -> None:
         """Step 9: add the ciphertexts of both runs as they arrive."""

@@ -11,15 +11,14 @@ Two packings: "paper" sends T, F, P and Q as four ciphertexts; "compact" lets P 
 from __future__ import annotations
 
 from math import sqrt
-from typing import Any
 
 import numpy as np
 
 from fheval.engines import Ciphertext, Engine, Parameters
 from fheval.engines.parameters import CKKS_PAPER
-from fheval.errors import ConfigError, FhevalError, RemoteProtocolError, UndefinedMetric
+from fheval.errors import ConfigError, RemoteProtocolError, UndefinedMetric
 from fheval.protocols import base
-from fheval.protocols.base import OpenedByAll, Option, Playing, RoundFailed, Seat, Stage, Words
+from fheval.protocols.base import OpenedByAll, Option, Playing, Seat, Words
 from fheval.protocols.blinded_ratio import Accumulator, FloatVector, blinding_exponents, draw_blinding, hide, sparse
 from fheval.protocols.round import (
     AGGREGATOR,
@@ -136,7 +135,7 @@ class Aggregator(base.Aggregator):
     def play(self) -> Playing:
         """Ask for shares, and let all parties open the answer."""
         yield from self.gather()
-        return (yield from self.let_all_open(evaluated(self)))
+        return (yield from self.let_all_open(self.result))
 
     def receive(self, share: CountShare) -> None:
         """Steps 5 and 6: E(T) = Σ_m E(T_m), and so on, as the shares arrive."""
@@ -184,15 +183,6 @@ class Aggregator(base.Aggregator):
         if abs(shift) > SMALLEST_SHIFT:
             blinded = ev.add(blinded, ev.multiply_plain(ev.rotate(sums, den_slot), sparse({0: shift})))
         return [hide(ev, blinded, [0, den_slot], self.rng)]
-
-
-def evaluated(aggregator: Any) -> Message:
-    """The aggregator's answer; where it cannot be computed, the round is over."""
-    try:
-        result: Message = aggregator.result()
-    except FhevalError as error:
-        raise RoundFailed(f"the uploads could not be evaluated. {error}", Stage.SUBMIT) from error
-    return result
 
 
 def party_open(engine: Engine, round_: Round, secrets: PartySecrets, result: BlindedResult) -> Verdict:

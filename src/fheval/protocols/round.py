@@ -153,14 +153,7 @@ class Round:
 
     @property
     def call(self) -> RoundCall:
-        return RoundCall(
-            id=self.id,
-            study=self.study,
-            engine=self.engine,
-            parties=self.parties,
-            leader=self.leader,
-            groups=self.groups,
-        )
+        return RoundCall(**{name: getattr(self, name) for name in RoundCall.__struct_fields__})
 
     @cached_property
     def digest(self) -> bytes:

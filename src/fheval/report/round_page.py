@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from fheval.report.account import Account
-from fheval.report.elements import Content, element
-from fheval.report.page import Column, facts, page, section, table
+from fheval.report.page import Column, Content, element, facts, page, section, table
 from fheval.version import __version__
 
 

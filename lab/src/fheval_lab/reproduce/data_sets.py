@@ -12,8 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fheval.cli.simulate import split_randomness, split_rows
 from fheval.counting import read_pair
-from fheval.evaluation.splitting import split_randomness, split_rows
 from fheval_lab.reproduce import printed
 from fheval_lab.reproduce.cells import Skip
 from fheval_lab.reproduce.rows import Row

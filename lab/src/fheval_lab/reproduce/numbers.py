@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from fheval.report.elements import Content, Element, element
-from fheval.report.page import Column
+from fheval.report.page import Column, Content, Element, element
 from fheval.report.page import table as any_table
 from fheval_lab.reproduce.plots import written
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fheval.report.elements import Content, element
+from fheval.report.page import Content, element
 from fheval_lab.baselines.division import CKKS_DIVISION, TOLERANCE
 from fheval_lab.reproduce import numbers
 from fheval_lab.reproduce.divisions import CASES, EFFORT_NAMES, METHODS, SPREADS, Case

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import attrgetter
 
-from fheval.report.elements import Content, element
+from fheval.report.page import Content, element
 from fheval_lab.reproduce import numbers, printed
 from fheval_lab.reproduce.accuracy import PROTOCOLS
 from fheval_lab.reproduce.data_sets import TITLES

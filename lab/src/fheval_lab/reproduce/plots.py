@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
-from fheval.report.elements import Content, Element, element
+from fheval.report.page import Content, Element, element
 
 # In units of the drawing; a phone shows it at about 0.8 times its size, which keeps its letters readable.
 _WIDTH, _HEIGHT = 440.0, 300.0
