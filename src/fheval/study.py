@@ -239,7 +239,6 @@ class Study(Message, frozen=True, kw_only=True):
         return Rule(minimum_size=self.minimum_group, minimum_parties=self.minimum_cohort)
 
     def statistic(self, spec: Spec) -> Statistic:
-        """What is counted for a metric."""
         return spec.metric.counted(spec.setting(self.grid, self.target_range))
 
     def statistics(self) -> tuple[Statistic, ...]:
@@ -293,7 +292,6 @@ class Study(Message, frozen=True, kw_only=True):
     def call(
         self, rng: Randomness, *, engine: str, parties: Sequence[str], leader: str, groups: Sequence[str] = ()
     ) -> RoundCall:
-        """A new round of this study, as it travels."""
         return RoundCall(
             id=new_round_id(rng),
             study=self.hash(),

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import fheval
-from fheval.aggregator.conductor import conduct, drive, in_process
+from fheval.aggregator.conductor import conduct, drive
 from fheval.cli import main
 from fheval.consortium import Rules
 from fheval.evaluation import Result
@@ -30,6 +30,7 @@ from fheval_lab.bench import suite as bench_suite
 from fheval_lab.bench.aggregators import aggregator_work
 from fheval_lab.bench.suite import run_bench
 from fheval_lab.clear import ClearEngine
+from in_process import in_process
 from keys_consortium import NAMES, NOW, consortium
 
 NAME = "twin"

@@ -17,7 +17,7 @@ from fheval.errors import ConfigError, TransportError
 from fheval.flower.records import MESSAGE_TYPE, pack, unpack
 from fheval.flower.relay import make_app
 from fheval.flower.shim import app, to_socket
-from fheval.party.framing import receive_frame, send_frame
+from fheval.party.client import receive_frame, send_frame
 
 pytestmark = pytest.mark.usefixtures("_as_an_app")
 
@@ -109,6 +109,6 @@ def test_the_shim_loads_nothing_that_knows_keys_or_data() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) == {
         *("fheval", "fheval.errors", "fheval.version", "fheval.wire"),
-        *("fheval.party", "fheval.party.client", "fheval.party.framing"),
+        *("fheval.party", "fheval.party.client", "fheval.party.client"),
         *("fheval.flower", "fheval.flower.records", "fheval.flower.relay", "fheval.flower.shim"),
     }

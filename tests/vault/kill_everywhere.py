@@ -27,9 +27,9 @@ from fheval.aggregator.conductor import drive
 from fheval.aggregator.round_in_play import Exchange
 from fheval.consortium import load_kit
 from fheval.errors import TransportError
+from fheval.party.client import receive_frame, send_frame
 from fheval.party.core import VaultCore
 from fheval.party.data_set import DataSet
-from fheval.party.framing import receive_frame, send_frame
 from fheval.party.ledger import Ledger
 from fheval.party.messages import REFUSAL
 from fheval.protocols.base import Stage

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fheval.aggregator.conductor import Report, drive, in_process
+from fheval.aggregator.conductor import Report, drive
 from fheval.aggregator.round_in_play import Exchange
 from fheval.consortium import Identity
 from fheval.errors import CohortTooSmall, RemoteProtocolError, TransportError
@@ -17,6 +17,7 @@ from fheval.party.epoch import make_keys
 from fheval.party.messages import REFUSAL, KeySetUp, Reply, Submission
 from fheval.protocols.base import Stage
 from fheval.wire import Message, decode, encode
+from in_process import in_process
 from vault.trial import NAMES, PADDED, RULES, PicksTheFirst, Trial
 
 Meddle = Callable[[Exchange, dict[str, bytes]], dict[str, bytes]]

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from fheval.errors import ConfigError, TransportError
-from fheval.party.client import ask
-from fheval.party.framing import FRAME_LIMIT, receive_frame, send_frame
+from fheval.party.client import FRAME_LIMIT, ask, receive_frame, send_frame
 from fheval.party.listening import answers, listening, passed_socket
 from fheval.party.messages import REFUSAL
 from fheval.party.server import MOST_CONNECTIONS, VaultServer, log_kinds_only

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fheval.aggregator.conductor import Conducting, Report, conduct, drive, in_process
+from fheval.aggregator.conductor import Conducting, Report, conduct, drive
 from fheval.aggregator.round_in_play import Exchange
 from fheval.consortium import Policy, Rules, load_kit
 from fheval.consortium.authority import create_authority
@@ -29,6 +29,7 @@ from fheval.protocols.round import Round
 from fheval.secrets import Randomness, SystemRandomness
 from fheval.study import Study
 from fheval_lab.clear import ClearEngine
+from in_process import in_process
 from keys_consortium import NOW, Consortium
 
 # Of one length, so that messages have one length whoever sends them.

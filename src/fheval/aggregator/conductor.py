@@ -10,8 +10,7 @@ aggregator never has one. `drive` is the loop for a transport that can be called
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 from fheval.aggregator.round_in_play import EpochKeys, Exchange, Replies, RoundInPlay
@@ -61,23 +60,6 @@ def drive(conducting: Conducting, exchange: Callable[[Exchange], Replies]) -> Re
     except StopIteration as done:
         report: Report = done.value
         return report
-
-
-def in_process(handlers: Mapping[str, Callable[[bytes], bytes]]) -> Callable[[Exchange], Replies]:
-    """An exchange among vaults in this very process, for trials: `handlers` has each vault's `handle`.
-
-    A member without a handler, or whose handler raises a `TransportError`, does not answer.
-    """
-
-    def exchange(asked: Exchange) -> Replies:
-        replies = {}
-        for name, data in asked.requests.items():
-            if name in handlers:
-                with suppress(TransportError):
-                    replies[name] = handlers[name](data)
-        return replies
-
-    return exchange
 
 
 def conduct(

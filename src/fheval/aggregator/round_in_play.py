@@ -97,7 +97,6 @@ class RoundInPlay:
                 self.roster = tuple(aggregator.roster)
 
     def set_up(self) -> Step:
-        """Stage `setup`: the leader makes keys."""
         leader = self.round.leader
         replies = yield self._requests(Stage.SETUP, {leader: SetUp(opening=self.opening)})
         try:

@@ -78,7 +78,6 @@ class Counts:
 
     @property
     def samples(self) -> int:
-        """P + Q."""
         return self.positives + self.negatives
 
     @property

@@ -47,7 +47,6 @@ class Parameters:
 
     @property
     def slots(self) -> int:
-        """How many numbers one ciphertext holds."""
         return self.ring // 2 if self.scheme == "ckks" else self.ring
 
     @property

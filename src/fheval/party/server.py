@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from fheval.errors import TransportError
-from fheval.party.framing import FRAME_LIMIT, FrameTooLarge, receive_frame, send_frame
+from fheval.party.client import FRAME_LIMIT, FrameTooLarge, receive_frame, send_frame
 from fheval.party.messages import REFUSAL
 
 # One shim asks at a time; a few more may wait with their requests in memory.
@@ -69,7 +69,6 @@ class VaultServer:
                 self._wake.send(b"\0")
 
     def serve(self) -> None:
-        """Take connections until `stop`."""
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._listener, selectors.EVENT_READ)
             waiting.register(self._woken, selectors.EVENT_READ)

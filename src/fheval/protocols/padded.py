@@ -183,7 +183,6 @@ class Aggregator(base.Aggregator):
         self.roster.append(sender)
 
     def _refuse(self, counts: PaddedCounts) -> NoReturn:
-        """Say why an upload is not awaited."""
         sender = counts.sender
         self.check_sender(counts)
         raise RemoteProtocolError(
@@ -340,7 +339,6 @@ class Padded(OpenedByLeader):
     counts: Protocol | None = curve.CountsRelease(NAME, tags=0)
 
     def lay_out(self, round_: Round) -> SlotLayout:
-        """The primes and slots of a round."""
         return Layout.of(round_)
 
     def parameter_sets(self, round_: Round) -> list[Parameters]:
