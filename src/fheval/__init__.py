@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         VerificationFailed,
     )
     from fheval.evaluation import Result, Row, evaluate
+    from fheval.study import Study
 
 __all__ = [
     "CapacityError",
@@ -40,6 +41,7 @@ __all__ = [
     "RemoteProtocolError",
     "Result",
     "Row",
+    "Study",
     "Table",
     "TransportError",
     "UndefinedMetric",
@@ -55,6 +57,7 @@ _HOMES = {
     "Table": "fheval.counting",
     "Result": "fheval.evaluation",
     "Row": "fheval.evaluation",
+    "Study": "fheval.study",
     "evaluate": "fheval.evaluation",
 }
 
