@@ -95,7 +95,6 @@ class Option:
     most: int = 1 << 16
 
     def check(self, value: object) -> None:
-        """Refuse a value that makes no sense."""
         if self.choices:
             if value not in self.choices:
                 raise ConfigError(f"There is no {self.name} {value!r}. Choose one of: {', '.join(self.choices)}.")
@@ -192,9 +191,13 @@ class RoundFailed(FhevalError):  # noqa: N818 (a round, not this program, has fa
 
 
 class Aggregator(ABC):
-    """The aggregator of one protocol. It answers a round once: a second answer, blinded anew, would tell more."""
+    """The aggregator of one protocol. It answers a round once: a second answer, blinded anew, would tell more.
+
+    A party that drops out is left out, unless it is `indispensable`: the leader, or everyone. Then the round is over.
+    """
 
     upload: ClassVar[type[Message]]
+    indispensable: ClassVar[Asked | None] = None
     round: Round
     roster: list[str]
     _answered = False
@@ -217,13 +220,12 @@ class Aggregator(ABC):
         from_a_party(self.round.parties, upload.sender, self.roster, step)
 
     def answer_now(self) -> None:
-        """Note that the answer is being given."""
         if self._answered:
             raise LocalProtocolError("This round has been answered already. Start a new round.")
         self._answered = True
 
-    def gather(self, *, all_or_none: bool = False, leader: bool = False) -> Generator[Ask, Replies, None]:
-        """Ask everyone for an upload and take what is good; give up where too few, or somebody needed, is missing."""
+    def gather(self) -> Generator[Ask, Replies, None]:
+        """Ask everyone for an upload and take what is good; give up where too few come, or an indispensable one not."""
         round_ = self.round
         replies = yield Ask(Stage.SUBMIT, dict.fromkeys(round_.parties, b""))
         for party, data in replies:
@@ -234,8 +236,8 @@ class Aggregator(ABC):
             except (RemoteProtocolError, EngineError):
                 continue
         silent = frozenset(round_.parties).difference(self.roster)
-        few = len(self.roster) < round_.minimum_cohort
-        if few or (silent and all_or_none) or (leader and round_.leader in silent):
+        missed = silent if self.indispensable is Asked.EVERYONE else silent & {round_.leader}
+        if len(self.roster) < round_.minimum_cohort or (self.indispensable and missed):
             raise RoundFailed(f"no good upload came from {', '.join(sorted(silent))}.", Stage.SUBMIT, silent)
 
     def ask_leader(self, stage: Stage, message: Message, *, tries: int = 1) -> Generator[Ask, Replies, bytes]:
@@ -248,7 +250,6 @@ class Aggregator(ABC):
         raise self.leader_failed(stage, f"It gave no good answer at stage {stage.value}.")
 
     def leader_failed(self, stage: Stage, why: str) -> RoundFailed:
-        """The leader is replaced, and left out."""
         return RoundFailed(f"the leader {self.round.leader} failed. {why}", stage, frozenset({self.round.leader}))
 
     def let_leader_open(self, result: Message) -> Playing:
@@ -340,7 +341,6 @@ class Protocol(ABC):
         return found
 
     def answer_submit(self, seat: Seat, _body: bytes) -> Answer:
-        """Party: hide its counts and send them."""
         return Answer(body=self.submit(seat))
 
     @abstractmethod
@@ -390,7 +390,6 @@ class OpenedByLeader(Protocol):
         return self.sealed_answer(seat, seat.roster, body)
 
     def sealed_answer(self, seat: Seat, roster: tuple[str, ...], body: bytes) -> Answer:
-        """Leader: open and seal, for this roster."""
         verdict = self.opened(seat, roster, body)
         sealed = leader_seal(seat.round, seat.secrets, verdict, seat.rng)
         return Answer(body=sealed, roster=None if seat.roster else roster, verdict=verdict)

@@ -21,7 +21,7 @@ from fheval.engines import Engine, Parameters
 from fheval.engines.parameters import plain_moduli
 from fheval.errors import CapacityError, RemoteProtocolError, VerificationFailed
 from fheval.protocols import base, padding
-from fheval.protocols.base import Answer, OpenedByLeader, Playing, Seat, Words
+from fheval.protocols.base import Answer, Asked, OpenedByLeader, Playing, Seat, Words
 from fheval.protocols.round import AGGREGATOR, IntegerVector, PartySecrets, PublicSetup, Round, Verdict, from_this_round
 from fheval.secrets import Randomness, Secret, derive, nonzero_residue
 from fheval.wire import Blob, Message, decode
@@ -64,6 +64,7 @@ class Aggregator(base.Aggregator):
     """Step 2. Learns the roster, nothing else: uploads are uniform, and so is their sum."""
 
     upload = TaggedCounts
+    indispensable = Asked.LEADER
     tags: int
 
     def __init__(
@@ -79,7 +80,7 @@ class Aggregator(base.Aggregator):
 
     def play(self) -> Playing:
         """Ask for uploads, and let the leader open their sum."""
-        yield from self.gather(leader=True)
+        yield from self.gather()
         return (yield from self.let_leader_open(self.result()))
 
     def receive(self, counts: TaggedCounts) -> None:

@@ -149,6 +149,7 @@ class Aggregator(base.Aggregator):
     """Steps 2, 4 and 5. Learns the roster, nothing else: uploads are uniform, the rest is ciphertexts."""
 
     upload = PaddedCounts
+    indispensable = Asked.LEADER
     layout: SlotLayout
     lay_out: Callable[[Round], SlotLayout] = staticmethod(Layout.of)
 
@@ -164,7 +165,7 @@ class Aggregator(base.Aggregator):
 
     def play(self) -> Playing:
         """Ask for uploads, for the pads of those who came, and let the leader open the answer."""
-        yield from self.gather(leader=True)
+        yield from self.gather()
         notice = self.close()
         reply = yield from self.ask_leader(Stage.PADS, notice)
         try:

@@ -24,7 +24,7 @@ from fheval.engines import Ciphertext, Engine, Evaluator, KeyHolder, Parameters
 from fheval.engines.parameters import CKKS_PAPER
 from fheval.errors import ConfigError, RemoteProtocolError, UndefinedMetric, VerificationFailed
 from fheval.protocols import base
-from fheval.protocols.base import Option, Playing, Seat, Words
+from fheval.protocols.base import Asked, Option, Playing, Seat, Words
 from fheval.protocols.blinded_ratio import Accumulator, FloatVector, blinding_exponents, draw_blinding, hide, sparse
 from fheval.protocols.paper_semi_honest import ENCRYPT, MULTIPLY, PaperSemiHonest, require_roster, the_form
 from fheval.protocols.round import (
@@ -230,6 +230,7 @@ class Aggregator(base.Aggregator):
     """Steps 9 to 11, honestly. Learns the roster, nothing else: it sees ciphertexts only."""
 
     upload = CountShares
+    indispensable = Asked.EVERYONE
 
     def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None:
         self.round = round_
@@ -241,7 +242,7 @@ class Aggregator(base.Aggregator):
 
     def play(self) -> Playing:
         """Ask for shares, of everybody or the masks do not cancel, and let all parties open the answer."""
-        yield from self.gather(all_or_none=True)
+        yield from self.gather()
         return (yield from self.let_all_open(self.result))
 
     def receive(self, shares: CountShares) -> None:
