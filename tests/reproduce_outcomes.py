@@ -8,13 +8,13 @@ from fheval_lab.reproduce import divisions, figures, security
 from fheval_lab.reproduce.accuracy import PROTOCOLS, ROUNDED
 from fheval_lab.reproduce.cells import Skip
 from fheval_lab.reproduce.rows import Row
-from fheval_lab.reproduce.run import Outcome
+from fheval_lab.reproduce.run import Reproduction
 
 HOSTILE = '<script>alert("machine")</script>'
 MACHINE = {"processor": "Abacus, 2 cores", "system": HOSTILE, "threads": "1 (OMP_NUM_THREADS)"}
 
 
-def every_outcome() -> list[Outcome]:
+def every_outcome() -> list[Reproduction]:
     """One for each experiment, in order."""
     made = {
         "table1": _table("criteo", 1000, 0.752500),
@@ -26,7 +26,9 @@ def every_outcome() -> list[Outcome]:
         "division": _division(),
     }
     left_out = (Skip("Criteo, 458,407 samples", "labels_criteo.txt not found in data. Put it there and run again."),)
-    return [Outcome(name, tuple(rows), left_out if name == "table1" else (), (MACHINE,)) for name, rows in made.items()]
+    return [
+        Reproduction(name, tuple(rows), left_out if name == "table1" else (), (MACHINE,)) for name, rows in made.items()
+    ]
 
 
 def _table(data: str, size: int, exact: float) -> list[Row]:

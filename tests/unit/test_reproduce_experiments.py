@@ -9,7 +9,7 @@ import pytest
 
 from fheval_lab.clear import ClearEngine
 from fheval_lab.reproduce import accuracy, communication, divisions, figures, printed, security
-from fheval_lab.reproduce.cells import Setting
+from fheval_lab.reproduce.cells import Workbench
 from fheval_lab.reproduce.communication import Traffic
 from fheval_lab.reproduce.data_sets import PRINTED, DataSet, Name, data_sets
 from fheval_lab.reproduce.run import EXPERIMENTS
@@ -134,7 +134,7 @@ def test_tables_are_complete_as_printed() -> None:
 
 def test_every_experiment_can_be_planned_without_any_data(tmp_path: Path) -> None:
     for name, plan in EXPERIMENTS.items():
-        made = plan(Setting(tmp_path, ENGINE))
+        made = plan(Workbench(tmp_path, ENGINE))
         names = [cell.name for cell in made.cells]
         assert len(set(names)) == len(names)
         assert (not names) == (name in ("table1", "table2"))
@@ -142,5 +142,5 @@ def test_every_experiment_can_be_planned_without_any_data(tmp_path: Path) -> Non
 
 
 def test_the_figures_measure_every_protocol_at_every_point(tmp_path: Path) -> None:
-    names = {cell.name for cell in figures.plan_points(Setting(tmp_path, ENGINE)).cells}
+    names = {cell.name for cell in figures.plan_points(Workbench(tmp_path, ENGINE)).cells}
     assert {f"time {p} M=15 N={n} clear" for p in accuracy.PROTOCOLS for n in figures.POINTS} == names

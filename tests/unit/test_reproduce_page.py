@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 from html.parser import HTMLParser
 
 from fheval_lab.reproduce.page import reproduction_page
-from fheval_lab.reproduce.run import EXPERIMENTS, Outcome
+from fheval_lab.reproduce.run import EXPERIMENTS, Reproduction
 from reproduce_outcomes import HOSTILE, every_outcome
 
 WHEN = datetime(2026, 11, 15, 12, 30, tzinfo=timezone.utc)
@@ -81,7 +81,7 @@ def test_no_string_becomes_markup_and_nothing_is_asked_for_from_elsewhere() -> N
 
 
 def test_an_experiment_without_rows_is_no_error() -> None:
-    empty = [Outcome(name, (), (), ()) for name in EXPERIMENTS]
+    empty = [Reproduction(name, (), (), ()) for name in EXPERIMENTS]
     reader = read(reproduction_page(empty, WHEN))
     assert "There are no data for this table." in reader.text
     assert "figure" not in reader.tags

@@ -14,7 +14,7 @@ import pytest
 from fheval.errors import ConfigError, VerificationFailed
 from fheval_lab.clear import ClearEngine
 from fheval_lab.reproduce import run as running
-from fheval_lab.reproduce.cells import Cell, Finished, Plan, Setting, Skip, Store
+from fheval_lab.reproduce.cells import Cell, Finished, Plan, Skip, Store, Workbench
 from fheval_lab.reproduce.data_sets import DataSet, data_sets, present_and_missing
 from fheval_lab.reproduce.rows import Row, as_csv, as_json
 
@@ -48,8 +48,8 @@ def cell(name: str, rows: Sequence[Row] = (ROW,), **inputs: object) -> Cell:
 
 
 @pytest.fixture
-def setting(tmp_path: Path) -> Setting:
-    return Setting(tmp_path, ClearEngine())
+def setting(tmp_path: Path) -> Workbench:
+    return Workbench(tmp_path, ClearEngine())
 
 
 def experiment(monkeypatch: pytest.MonkeyPatch, *cells: Cell, skipped: tuple[Skip, ...] = ()) -> None:
@@ -84,7 +84,7 @@ def test_a_damaged_cell_is_none(tmp_path: Path, damage: str) -> None:
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(
-    setting: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    setting: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     experiment(monkeypatch, cell("one"), cell("two"), cell("three"))
     with pytest.raises(KeyboardInterrupt):
@@ -101,7 +101,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
 
 
 def test_work_that_stops_half_way_leaves_nothing_behind(
-    setting: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    setting: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stopped() -> Sequence[Row]:
         raise KeyboardInterrupt
@@ -113,7 +113,7 @@ def test_work_that_stops_half_way_leaves_nothing_behind(
 
 
 def test_a_missing_library_leaves_out_its_cells_by_name(
-    setting: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    setting: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing() -> Sequence[Row]:
         raise ConfigError("DPAUC needs opendp. Install it.")
@@ -126,7 +126,7 @@ def test_a_missing_library_leaves_out_its_cells_by_name(
     assert content["skipped"] == [{"what": "noisy", "why": "DPAUC needs opendp. Install it."}]
 
 
-def test_a_wrong_result_stops_everything(setting: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_result_stops_everything(setting: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def forged() -> Sequence[Row]:
         raise VerificationFailed
 
@@ -136,7 +136,7 @@ def test_a_wrong_result_stops_everything(setting: Setting, tmp_path: Path, monke
 
 
 def test_a_cell_of_two_experiments_is_worked_out_once(
-    setting: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    setting: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared = cell("shared")
     for name in running.EXPERIMENTS:

@@ -114,8 +114,8 @@ def vault(
         raise ConfigError("A vault needs --kit KIT and --data FILE. Give both.")
     columns = AllowedColumns(
         label=label_column,
-        models=_named("--score-column", score_column),
-        classes=_named("--class", class_),
+        models=_by_name("--score-column", score_column),
+        classes=_by_name("--class", class_),
         cluster=cluster_column,
     )
     _log_to_standard_error()
@@ -151,7 +151,7 @@ def rounds(kit: KitOption = None, state: StateOption = None, json: options.Json 
         write_json(json, rounds_json(history))
 
 
-def _named(option: str, texts: list[str] | None) -> dict[str, str]:
+def _by_name(option: str, texts: list[str] | None) -> dict[str, str]:
     """Read `NAME=THING`, or a thing that goes by its own name."""
     found: dict[str, str] = {}
     for text in texts or ():

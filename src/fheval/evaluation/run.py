@@ -191,7 +191,7 @@ def evaluate_study(
     try:
         verdict = play(protocol, chosen, round_, contributions, rng, watch)
     except UndefinedMetric as error:
-        raise _named(study, error) from error
+        raise _which_are_undefined(study, error) from error
     rows = result_rows(study, groups, verdict) + suppressed_rows(study, suppressed)
     return _result(study, round_, verdict, watch, rows)
 
@@ -277,7 +277,7 @@ def _counted(
     return contributions
 
 
-def _named(study: Study, error: UndefinedMetric) -> UndefinedMetric:
+def _which_are_undefined(study: Study, error: UndefinedMetric) -> UndefinedMetric:
     """Say which metrics are undefined, where all of them are."""
     if study.metrics == ("auc",):
         return error

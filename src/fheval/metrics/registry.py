@@ -32,7 +32,7 @@ Shape = Callable[[int, int], Form]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Inputs:
     """What a metric needs to know beside the data, all of it public.
 
     `cut` is the threshold on the scale of the scores, `targets` the range that true and predicted values lie in.
@@ -81,11 +81,11 @@ class Metric:
     """
 
     name: str
-    counted: Callable[[Setting], Statistic]
+    counted: Callable[[Inputs], Statistic]
     form: Shape
     sides: Callable[[Integers], Sides]
     undefined: str
-    finish: Callable[[Setting], Finisher] = lambda _: Finisher()
+    finish: Callable[[Inputs], Finisher] = lambda _: Finisher()
     threshold: bool = False
     probabilities: bool = False
     targets: bool = False
@@ -181,7 +181,7 @@ def _mean_loss(name: Loss, form: Shape) -> Metric:
 
 
 def _of_errors(
-    name: str, form: Shape, sides: Callable[[Integers], Sides], undefined: str, finish: Callable[[Setting], Finisher]
+    name: str, form: Shape, sides: Callable[[Integers], Sides], undefined: str, finish: Callable[[Inputs], Finisher]
 ) -> Metric:
     return Metric(name, lambda setting: Errors(*setting.targets), form, sides, undefined, finish, targets=True)
 
@@ -215,7 +215,7 @@ def _unexplained(counted: Integers) -> Sides:
     return _columns(high, low, total_high, total_low, -total), _columns(fine, samples, fine, samples, total)
 
 
-def _within_targets(setting: Setting) -> Finisher:
+def _within_targets(setting: Inputs) -> Finisher:
     low, high = setting.targets
     return Finisher(scale=high - low, resolution=2 * RESOLUTION)
 
@@ -282,7 +282,7 @@ class Spec:
     def __str__(self) -> str:
         return self.name if self.threshold is None else f"{self.name}@{self.threshold!r}"
 
-    def setting(self, grid: Grid, targets: tuple[float, float] | None) -> Setting:
+    def setting(self, grid: Grid, targets: tuple[float, float] | None) -> Inputs:
         """Check that threshold, scores and targets go with the metric, and put them together."""
         metric = self.metric
         if metric.probabilities and grid.scores == "any":
@@ -291,7 +291,7 @@ class Spec:
             )
         if metric.targets and targets is None:
             raise ConfigError(f"{self} needs the public range of the true and predicted values. Give a target range.")
-        return Setting(
+        return Inputs(
             grid=grid,
             cut=0.0 if self.threshold is None else _cut(self, self.threshold, grid),
             targets=targets or (0.0, 1.0),

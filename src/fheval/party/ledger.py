@@ -35,7 +35,7 @@ class EpochBytes:
     box: bytes = field(repr=False)
 
     def id(self, leader: str) -> bytes:
-        """Give the id by which the bundle is recognised when it comes again."""
+        """The id by which the bundle is recognised when it comes again."""
         return bundle_id(self.bundle, sender=leader)
 
 

@@ -65,7 +65,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-ur
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class Heading:
     """A column of a table: its heading, and whether it holds numbers."""
 
     heading: str
@@ -96,7 +96,7 @@ def section(title: str, *content: Content, anchor: str | None = None) -> Element
 
 
 def table(
-    columns: Sequence[Column], rows: Sequence[Sequence[Content]], *, caption: str, stack: bool = False
+    columns: Sequence[Heading], rows: Sequence[Sequence[Content]], *, caption: str, stack: bool = False
 ) -> Element:
     """A table whose first column heads its rows; on a narrow screen it is stacked, or scrolls within itself."""
     head = element("thead", element("tr", [_heading(column) for column in columns]))
@@ -111,11 +111,11 @@ def facts(pairs: Sequence[tuple[str, str]]) -> Element:
     return element("dl", [(element("dt", name), element("dd", text)) for name, text in pairs], class_="facts")
 
 
-def _heading(column: Column) -> Element:
+def _heading(column: Heading) -> Element:
     return element("th", column.heading, scope="col", class_=_kind(column))
 
 
-def _row(columns: Sequence[Column], cells: Sequence[Content]) -> Element:
+def _row(columns: Sequence[Heading], cells: Sequence[Content]) -> Element:
     first, *others = zip(columns, cells, strict=True)
     return element(
         "tr",
@@ -124,7 +124,7 @@ def _row(columns: Sequence[Column], cells: Sequence[Content]) -> Element:
     )
 
 
-def _kind(column: Column) -> str | None:
+def _kind(column: Heading) -> str | None:
     return "number" if column.number else None
 
 

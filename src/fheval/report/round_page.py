@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from fheval.report.account import Account
-from fheval.report.page import Column, Content, element, facts, page, section, table
+from fheval.report.page import Content, Heading, element, facts, page, section, table
 from fheval.version import __version__
 
 
@@ -22,7 +22,7 @@ def round_page(account: Account, when: datetime) -> str:
         section(
             "Who saw what",
             table(
-                [Column("role"), Column("saw"), Column("sent", number=True), Column("worked", number=True)],
+                [Heading("role"), Heading("saw"), Heading("sent", number=True), Heading("worked", number=True)],
                 [(role.name, role.saw, role.sent, role.worked) for role in account.roles],
                 caption="What each role saw and sent, and how long it worked.",
                 stack=True,
@@ -38,7 +38,7 @@ def _numbers(account: Account) -> Content:
     if not account.numbers:
         return None
     return table(
-        [Column("metric"), Column("value", number=True), Column("interval", number=True), Column("remark")],
+        [Heading("metric"), Heading("value", number=True), Heading("interval", number=True), Heading("remark")],
         [(each.name, each.value, each.interval, each.remark) for each in account.numbers],
         caption="Every number that was asked for.",
         stack=True,

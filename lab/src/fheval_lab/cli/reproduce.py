@@ -53,13 +53,13 @@ def reproduce(
     if out.exists() and not out.is_dir():
         raise ConfigError(f"--out {out}: this is a file. Name a directory.")
     # scikit-learn and the rest take seconds to import: not for `fheval reproduce --help`.
-    from fheval_lab.reproduce.cells import Setting
+    from fheval_lab.reproduce.cells import Workbench
     from fheval_lab.reproduce.page import reproduction_page
     from fheval_lab.reproduce.run import WITHOUT_DATA, chosen, left_out, run
 
     if not data.is_dir() and not WITHOUT_DATA.issuperset(chosen(what)):
         raise ConfigError(f"--data {data}: there is no such directory. Name the one that holds the published data.")
-    setting = Setting(data, load_engine(engine))
+    setting = Workbench(data, load_engine(engine))
     with weighted_bar(quiet=quiet) as watch:
         outcomes = run(what, setting, out, watch)
     page = out / f"{what}.html"

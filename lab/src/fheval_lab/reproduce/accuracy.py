@@ -14,7 +14,7 @@ from fheval.protocols import padded, padded_verified, paper_malicious, paper_sem
 from fheval_lab.baselines.dpauc import ESTIMATORS, Estimator, aggregator_add, laplace_mechanism, party_statistics
 from fheval_lab.baselines.mpc import mpc_auc
 from fheval_lab.baselines.pooled import keras_auc, sklearn_auc, tensorflow_auc
-from fheval_lab.reproduce.cells import Cell, Plan, Setting
+from fheval_lab.reproduce.cells import Cell, Plan, Workbench
 from fheval_lab.reproduce.data_sets import DataSet, Name, present_and_missing
 from fheval_lab.reproduce.printed import PARTIES, REPETITIONS
 from fheval_lab.reproduce.rows import Row
@@ -35,7 +35,7 @@ DPAUC_COLUMNS: dict[str, Estimator] = {"dpauc": "first-totals", "dpauc-sorted": 
 MPC_LARGEST = 1000
 
 
-def plan(name: Name, setting: Setting) -> Plan:
+def plan(name: Name, setting: Workbench) -> Plan:
     """The cells of one table."""
     present, missing = present_and_missing(setting.data, name)
     return Plan(tuple(cell for each in present for cell in _cells(each, setting.engine)), tuple(missing))

@@ -16,7 +16,7 @@ from fheval_lab.reproduce.rows import Row
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class Workbench:
     """Where the data lie, and the engine that our protocols run on."""
 
     data: Path

@@ -16,7 +16,7 @@ from fheval.protocols.round import Contribution
 from fheval.secrets import SystemRandomness
 from fheval.study import Study
 from fheval_lab.reproduce.accuracy import PROTOCOLS
-from fheval_lab.reproduce.cells import Cell, Plan, Setting
+from fheval_lab.reproduce.cells import Cell, Plan, Workbench
 from fheval_lab.reproduce.printed import CLIENT_MEGABYTES, SERVER_MEGABYTES
 from fheval_lab.reproduce.rows import Row
 
@@ -49,7 +49,7 @@ class Traffic:
         return parties * self.client + self.leader
 
 
-def plan(setting: Setting) -> Plan:
+def plan(setting: Workbench) -> Plan:
     """A round for each protocol and number of clients."""
     return Plan(tuple(cell(setting.engine, protocol, clients) for protocol in PROTOCOLS for clients in CLIENTS))
 

@@ -15,7 +15,7 @@ from fheval_lab.baselines.pooled import sklearn_auc
 from fheval_lab.bench.aggregators import aggregator_work
 from fheval_lab.reproduce import communication
 from fheval_lab.reproduce.accuracy import PROTOCOLS
-from fheval_lab.reproduce.cells import Cell, Plan, Setting, Skip
+from fheval_lab.reproduce.cells import Cell, Plan, Skip, Workbench
 from fheval_lab.reproduce.data_sets import TITLES, DataSet, data_sets, present_and_missing, without
 from fheval_lab.reproduce.printed import ACCURACY, PARTIES, SECONDS_100_PARTIES
 from fheval_lab.reproduce.rows import Row
@@ -42,7 +42,7 @@ _WEIGHTS = {
 }
 
 
-def plan_points(setting: Setting) -> Plan:
+def plan_points(setting: Workbench) -> Plan:
     """Time against decision points, and how near the AUC comes to the exact one."""
     engine = setting.engine
     cells = [_time_cell(engine, protocol, PARTIES, points) for protocol in PROTOCOLS for points in POINTS]
@@ -56,7 +56,7 @@ def plan_points(setting: Setting) -> Plan:
     return Plan(tuple(cells), tuple(skipped))
 
 
-def plan_parties(setting: Setting) -> Plan:
+def plan_parties(setting: Workbench) -> Plan:
     """Time against parties, traffic, and how MPC grows."""
     cells: list[Cell] = []
     for protocol in PROTOCOLS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from fheval.report.page import Column, Content, Element, element
+from fheval.report.page import Content, Element, Heading, element
 from fheval.report.page import table as any_table
 from fheval_lab.reproduce.plots import written
 
@@ -18,7 +18,7 @@ def table(
     headings: Sequence[str], rows: Sequence[Sequence[Content]], *, caption: str, words: Collection[str] = ()
 ) -> Element:
     """A table of numbers, but for the columns whose headings are among `words`."""
-    columns = [Column(heading, number=heading not in words) for heading in headings]
+    columns = [Heading(heading, number=heading not in words) for heading in headings]
     return any_table(columns, rows, caption=caption)
 
 

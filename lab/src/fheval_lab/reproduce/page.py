@@ -8,13 +8,13 @@ from datetime import datetime
 from fheval.report.page import Content, Element, element, facts, page, section
 from fheval.version import __version__
 from fheval_lab.reproduce import page_division, page_figures, page_tables
-from fheval_lab.reproduce.run import Outcome, distinct_machines, left_out
+from fheval_lab.reproduce.run import Reproduction, distinct_machines, left_out
 
 TITLE = "The paper's tables and figures, run again"
 
 
 # An experiment's name in the contents, its heading, and what stands under it.
-_PARTS: dict[str, tuple[str, str, Callable[[Outcome], Content]]] = {
+_PARTS: dict[str, tuple[str, str, Callable[[Reproduction], Content]]] = {
     "table1": ("Table 1", "Table 1: AUC on Criteo", page_tables.accuracy),
     "table2": ("Table 2", "Table 2: AUC on CelebA", page_tables.accuracy),
     "table3": ("Table 3", "Table 3: communication", page_tables.communication),
@@ -29,7 +29,7 @@ _PARTS: dict[str, tuple[str, str, Callable[[Outcome], Content]]] = {
 }
 
 
-def reproduction_page(outcomes: Sequence[Outcome], when: datetime) -> str:
+def reproduction_page(outcomes: Sequence[Reproduction], when: datetime) -> str:
     """One self-contained page for everything that was run."""
     header = [
         element("h1", TITLE),
@@ -51,13 +51,13 @@ def reproduction_page(outcomes: Sequence[Outcome], when: datetime) -> str:
     return page(TITLE, header, main, element("p", made))
 
 
-def _contents(outcomes: Sequence[Outcome]) -> Element:
+def _contents(outcomes: Sequence[Reproduction]) -> Element:
     links = [element("li", element("a", _PARTS[each.name][0], href=f"#{each.name}")) for each in outcomes]
     links.append(element("li", element("a", "The machine", href="#machine")))
     return element("nav", element("ul", links), aria_label="Contents")
 
 
-def _left_out(outcomes: Sequence[Outcome]) -> Content:
+def _left_out(outcomes: Sequence[Reproduction]) -> Content:
     reasons = left_out(outcomes)
     if not reasons:
         return None
@@ -65,7 +65,7 @@ def _left_out(outcomes: Sequence[Outcome]) -> Content:
     return section("What was left out", element("ul", items), anchor="left-out")
 
 
-def _machines(outcomes: Sequence[Outcome]) -> Content:
+def _machines(outcomes: Sequence[Reproduction]) -> Content:
     return section(
         "The machine",
         element(

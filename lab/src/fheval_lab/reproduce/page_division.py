@@ -10,7 +10,7 @@ from fheval_lab.reproduce import numbers
 from fheval_lab.reproduce.divisions import CASES, EFFORT_NAMES, METHODS, SPREADS, Case
 from fheval_lab.reproduce.plots import Axis, Series, plot, written
 from fheval_lab.reproduce.rows import Row
-from fheval_lab.reproduce.run import Outcome
+from fheval_lab.reproduce.run import Reproduction
 
 # Wrong by more than this is wrong, however much; better than this is noise.
 _WORST, _BEST = 10.0, 1e-9
@@ -18,7 +18,7 @@ _WORST, _BEST = 10.0, 1e-9
 _TITLES = {"chebyshev": "Chebyshev", "newton": "Newton–Raphson"}
 
 
-def content(outcome: Outcome) -> Content:
+def content(outcome: Reproduction) -> Content:
     """Text, a plot for each method, and two tables."""
     return [
         element(

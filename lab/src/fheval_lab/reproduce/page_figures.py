@@ -12,10 +12,10 @@ from fheval_lab.reproduce.data_sets import TITLES
 from fheval_lab.reproduce.figures import FIXED_POINTS, POINTS
 from fheval_lab.reproduce.plots import Axis, Series, plot
 from fheval_lab.reproduce.rows import Row
-from fheval_lab.reproduce.run import Outcome
+from fheval_lab.reproduce.run import Reproduction
 
 
-def against_points(outcome: Outcome) -> Content:
+def against_points(outcome: Reproduction) -> Content:
     """Time of each protocol, and accuracy on each data set, against decision points."""
     timed = [row for row in outcome.rows if row.unit == "s"]
     close = [row for row in outcome.rows if row.column == "accuracy"]
@@ -23,7 +23,7 @@ def against_points(outcome: Outcome) -> Content:
     return element("div", plots, class_="plots")
 
 
-def against_parties(outcome: Outcome) -> Content:
+def against_parties(outcome: Reproduction) -> Content:
     """Time and traffic of each protocol against parties, and how MPC grows."""
     timed = [row for row in outcome.rows if row.unit == "s" and row.column in PROTOCOLS]
     passed = [row for row in outcome.rows if row.column.endswith(" server")]

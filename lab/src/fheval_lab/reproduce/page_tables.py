@@ -9,7 +9,7 @@ from fheval.report.page import Content, Element, element
 from fheval_lab.reproduce import numbers
 from fheval_lab.reproduce.accuracy import DPAUC_COLUMNS, EPSILONS, PROTOCOLS, ROUNDED
 from fheval_lab.reproduce.rows import Row
-from fheval_lab.reproduce.run import Outcome
+from fheval_lab.reproduce.run import Reproduction
 
 # By size, decision points and column.
 Index = Mapping[tuple[int | None, int | None, str], Row]
@@ -17,7 +17,7 @@ Index = Mapping[tuple[int | None, int | None, str], Row]
 _LIBRARIES = {"tensorflow": "TensorFlow, 1,000 thresholds", "scikit-learn": "scikit-learn", "mpc": "MPC, 15 parties"}
 
 
-def accuracy(outcome: Outcome) -> Content:
+def accuracy(outcome: Reproduction) -> Content:
     """Everything of table 1 or 2."""
     if not outcome.rows:
         return element("p", "There are no data for this table.")
@@ -29,7 +29,7 @@ def accuracy(outcome: Outcome) -> Content:
     return [_summary(outcome), _truth(index), _ours(index), _noisy(index), notes]
 
 
-def _summary(outcome: Outcome) -> Element:
+def _summary(outcome: Reproduction) -> Element:
     known = [(row.column, abs(row.difference)) for row in outcome.rows if row.difference is not None]
     exact, pooled = ([off for column, off in known if column in shown] for shown in (PROTOCOLS, _LIBRARIES))
     sentences = []
@@ -98,7 +98,7 @@ def _lines(index: Index, shown: tuple[str, ...]) -> list[tuple[int, int]]:
     return sorted({(size, points) for size, points, column in index if column in shown and size and points})
 
 
-def _notes(outcome: Outcome) -> Iterator[str]:
+def _notes(outcome: Reproduction) -> Iterator[str]:
     engines = sorted({row.note for row in outcome.rows if row.column in PROTOCOLS and row.note})
     if engines:
         yield (
@@ -119,7 +119,7 @@ def _notes(outcome: Outcome) -> Iterator[str]:
         yield "The column of TensorFlow is what its metric computes, without it: it is not installed here."
 
 
-def communication(outcome: Outcome) -> Content:
+def communication(outcome: Reproduction) -> Content:
     """A line for each protocol and number of clients."""
 
     def cell(row: Row) -> Content:
@@ -155,7 +155,7 @@ def communication(outcome: Outcome) -> Content:
     ]
 
 
-def soundness(outcome: Outcome) -> Content:
+def soundness(outcome: Reproduction) -> Content:
     """The bounds as powers of two."""
     rows = [
         [

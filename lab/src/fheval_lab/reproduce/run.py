@@ -12,11 +12,11 @@ from fheval.errors import ConfigError, TransportError
 from fheval.report.page import replace_file
 from fheval.version import __version__
 from fheval_lab.reproduce import accuracy, communication, divisions, figures, security
-from fheval_lab.reproduce.cells import Finished, Plan, Setting, Skip, Store
+from fheval_lab.reproduce.cells import Finished, Plan, Skip, Store, Workbench
 from fheval_lab.reproduce.machine import describe
 from fheval_lab.reproduce.rows import Row, as_csv, as_json
 
-EXPERIMENTS: dict[str, Callable[[Setting], Plan]] = {
+EXPERIMENTS: dict[str, Callable[[Workbench], Plan]] = {
     "table1": partial(accuracy.plan, "criteo"),
     "table2": partial(accuracy.plan, "celeba"),
     "table3": communication.plan,
@@ -42,7 +42,7 @@ class Watcher(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Reproduction:
     """What an experiment gave, what it left out, and the machines that its rows come from."""
 
     name: str
@@ -60,7 +60,7 @@ def chosen(target: str) -> list[str]:
     return [target]
 
 
-def run(target: str, setting: Setting, out: Path, watch: Watcher) -> list[Outcome]:
+def run(target: str, setting: Workbench, out: Path, watch: Watcher) -> list[Reproduction]:
     """Run what is not finished yet in `out`, and write the rows of each experiment there."""
     plans = {name: EXPERIMENTS[name](setting) for name in chosen(target)}
     out.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def run(target: str, setting: Setting, out: Path, watch: Watcher) -> list[Outcom
     return outcomes
 
 
-def write_rows(out: Path, name: str, outcomes: Sequence[Outcome]) -> None:
+def write_rows(out: Path, name: str, outcomes: Sequence[Reproduction]) -> None:
     """NAME.json and NAME.csv."""
     rows = [row for outcome in outcomes for row in outcome.rows]
     skipped = [asdict(skip) for outcome in outcomes for skip in outcome.skipped]
@@ -85,7 +85,7 @@ def write_rows(out: Path, name: str, outcomes: Sequence[Outcome]) -> None:
     replace_file(out / f"{name}.csv", as_csv(rows))
 
 
-def distinct_machines(outcomes: Iterable[Outcome]) -> list[dict[str, str]]:
+def distinct_machines(outcomes: Iterable[Reproduction]) -> list[dict[str, str]]:
     """Every machine that a row comes from, once."""
     found: list[dict[str, str]] = []
     for outcome in outcomes:
@@ -93,7 +93,7 @@ def distinct_machines(outcomes: Iterable[Outcome]) -> list[dict[str, str]]:
     return found
 
 
-def left_out(outcomes: Iterable[Outcome]) -> dict[str, list[str]]:
+def left_out(outcomes: Iterable[Reproduction]) -> dict[str, list[str]]:
     """What was left out, by the reason why."""
     reasons: dict[str, list[str]] = {}
     for outcome in outcomes:
@@ -102,7 +102,7 @@ def left_out(outcomes: Iterable[Outcome]) -> dict[str, list[str]]:
     return reasons
 
 
-def _run(name: str, plan: Plan, store: Store, watch: Watcher) -> Outcome:
+def _run(name: str, plan: Plan, store: Store, watch: Watcher) -> Reproduction:
     rows: list[Row] = []
     machines: list[dict[str, str]] = []
     skipped = list(plan.skipped)
@@ -122,4 +122,4 @@ def _run(name: str, plan: Plan, store: Store, watch: Watcher) -> Outcome:
             rows += finished.rows
             if finished.machine not in machines:
                 machines.append(finished.machine)
-    return Outcome(name, tuple(rows), tuple(skipped), tuple(machines))
+    return Reproduction(name, tuple(rows), tuple(skipped), tuple(machines))
