@@ -11,10 +11,10 @@ ENGINE_SUITES := $(wildcard $(addprefix tests/,conformance adversary/test_strate
   $(addprefix src/fheval/,engines protocols))
 
 # pytest already runs a process per core, and figures are stated for one thread.
-test e2e vaults slow bench: export OMP_NUM_THREADS := 1
+test e2e vaults statistics slow bench: export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-main browser demo test lint bench e2e vaults slow lock clean
+.PHONY: help setup setup-main browser demo test lint bench e2e vaults statistics packages slow lock clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 12
@@ -58,8 +58,14 @@ bench: setup ## the ratios that the documentation states, measured in one run
 e2e: setup-main ## a consortium of real processes on loopback
 	$(PYTHON) -m pytest --durations=5 tests/flower/test_loopback.py
 
-vaults: setup-main ## vaults under load, and killed at every write to the ledger
-	$(PYTHON) -m pytest $(PYTEST_OPTIONS) tests/vault/test_load.py tests/vault/test_kill.py
+vaults: setup-main ## vaults as processes, under load, and killed at every write to the ledger
+	$(PYTHON) -m pytest $(PYTEST_OPTIONS) tests/vault/test_load.py tests/vault/test_kill.py tests/cli/test_vault.py
+
+statistics: setup-main ## attacks whose rates are counted: small fields, guessing, nudging
+	$(PYTHON) -m pytest $(PYTEST_OPTIONS) $(addprefix tests/adversary/test_,several_fields.py small_field.py guessing.py nudging.py)
+
+packages: setup-main ## both wheels, and the product's alone in an empty environment
+	$(PYTHON) -m pytest tests/packaging
 
 slow: setup ## statistics, long simulations and benchmarks that `make test` leaves out
 	$(PYTHON) -m pytest -m slow

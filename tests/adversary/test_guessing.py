@@ -14,6 +14,8 @@ from fheval.secrets import Randomness
 from fheval_lab.attacks import on_slots
 from fheval_lab.attacks.guessing import GuessRate, guess_rate
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(("decision_points", "splits", "tries"), [(3, 1, 360), (2, 2, 500), (3, 2, 1100)])
 def test_the_anchor_is_guessed_as_often_as_the_bound_says(decision_points: int, splits: int, tries: int) -> None:

@@ -14,6 +14,8 @@ from fheval_lab.attacks.nudging import SHIFTS, accepted_nudges, multiplier_ratio
 from fheval_lab.attacks.on_slots import NUDGE, Nudge
 from fheval_lab.clear import ClearEngine
 
+pytestmark = pytest.mark.slow
+
 
 def drawn_by_the_protocol(count: int) -> list[float]:
     rng = fresh_stream()

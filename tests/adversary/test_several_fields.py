@@ -16,6 +16,8 @@ from fheval.secrets import Randomness
 from fheval_lab.attacks.several_fields import BOUND, PRIMES, SPARED, agreement_rates, fractions
 from fheval_lab.attacks.small_field import DEVIATIONS, Answer
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_deviation_is_accepted_as_often_as_random_elements_are() -> None:
     rates = agreement_rates(rounds=40)

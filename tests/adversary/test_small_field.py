@@ -21,6 +21,8 @@ from fheval_lab.attacks.small_field import (
     scale_all_but_one,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("prime", small_field.PRIMES)
 def test_every_deviation_is_accepted_at_a_rate_of_one_in_p_for_every_extra_run(prime: int) -> None:

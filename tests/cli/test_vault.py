@@ -35,6 +35,8 @@ from fheval.wire import decode
 from vault.requests import changed
 from vault.trial import write_scores
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("alder", "birch", "cedar")
 POINTS = 20
 

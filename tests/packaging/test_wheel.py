@@ -13,6 +13,8 @@ from bare_environment import Bare, build_wheel, contents, install
 from fheval.cli import COMMANDS, OF_THE_LAB
 from fheval.version import __version__
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # What only the laboratory and the tests import.
