@@ -228,11 +228,13 @@ class Aggregator(ABC):
         """Ask everyone for an upload and take what is good; give up where too few come, or an indispensable one not."""
         round_ = self.round
         replies = yield Ask(Stage.SUBMIT, dict.fromkeys(round_.parties, b""))
+        expected: Any = self.upload
+        receive = self.receive
         for party, data in replies:
             try:
-                upload: Any = decode(data, self.upload, sender=party)
+                upload = decode(data, expected, sender=party)
                 if upload.sender == party:
-                    self.receive(upload)
+                    receive(upload)
             except (RemoteProtocolError, EngineError):
                 continue
         silent = frozenset(round_.parties).difference(self.roster)
