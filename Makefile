@@ -61,8 +61,8 @@ e2e: setup-main ## a consortium of real processes on loopback
 vaults: setup-main ## vaults as processes, under load, and killed at every write to the ledger
 	$(PYTHON) -m pytest $(PYTEST_OPTIONS) tests/vault/test_load.py tests/vault/test_kill.py tests/cli/test_vault.py
 
-statistics: setup-main ## attacks whose rates are counted: small fields, guessing, nudging
-	$(PYTHON) -m pytest $(PYTEST_OPTIONS) $(addprefix tests/adversary/test_,several_fields.py small_field.py guessing.py nudging.py)
+statistics: setup-main ## the attack command, ablations, and attacks whose rates are counted
+	$(PYTHON) -m pytest $(PYTEST_OPTIONS) $(addprefix tests/adversary/test_,ablation.py attack_command.py several_fields.py small_field.py guessing.py nudging.py)
 
 packages: setup-main ## both wheels, and the product's alone in an empty environment
 	$(PYTHON) -m pytest tests/packaging

@@ -27,6 +27,8 @@ from fheval_lab.attacks.strategy import Strategy
 from fheval_lab.attacks.suite import HARMLESS, Tally
 from fheval_lab.clear import ClearEngine
 
+pytestmark = pytest.mark.slow
+
 TRIES = 12
 
 

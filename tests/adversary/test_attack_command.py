@@ -15,6 +15,8 @@ from fheval_lab.attacks.released_pair import LeakRate
 from fheval_lab.attacks.suite import Tally
 from fheval_lab.clear import ClearEngine
 
+pytestmark = pytest.mark.slow
+
 SMALL = ("--tries", "2", "--parties", "3", "--decision-points", "5")
 
 
