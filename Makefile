@@ -11,10 +11,10 @@ ENGINE_SUITES := $(wildcard $(addprefix tests/,conformance adversary/test_strate
   $(addprefix src/fheval/,engines protocols))
 
 # pytest already runs a process per core, and figures are stated for one thread.
-test e2e vaults statistics slow bench: export OMP_NUM_THREADS := 1
+test engines e2e vaults statistics slow bench: export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-main browser demo test lint bench e2e vaults statistics packages slow lock clean
+.PHONY: help setup setup-main browser demo test engines lint bench e2e vaults statistics packages slow lock clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 12
@@ -41,10 +41,13 @@ demo: setup-main ## five hospitals, one private AUC, the pooled truth beside it
 test: setup ## the whole suite in .venv, then the engine, protocol and end-to-end suites in .venv-openfhe
 	$(PYTHON) -m pytest $(PYTEST_OPTIONS) -m "not slow"
 	@if [ -x $(PYTHON_OPENFHE) ]; then \
-	  set -x; $(PYTHON_OPENFHE) -m pytest $(PYTEST_OPTIONS) -m "not slow" $(ENGINE_SUITES); \
+	  set -x; $(PYTHON_OPENFHE) -m pytest $(PYTEST_OPTIONS) -m "not slow" -k "not seal and not clear" $(ENGINE_SUITES); \
 	else \
 	  echo "no .venv-openfhe: the suites ran on the engines of .venv only"; \
 	fi
+
+engines: setup ## the suites of .venv-openfhe whole: what `make test` ran on seal and the plaintext engine, on this Python
+	@if [ -x $(PYTHON_OPENFHE) ]; then $(PYTHON_OPENFHE) -m pytest $(PYTEST_OPTIONS) -m "not slow" $(ENGINE_SUITES); fi
 
 lint: setup-main ## style, formatting and strict types
 	$(PYTHON) -m ruff check
