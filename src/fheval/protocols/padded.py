@@ -209,10 +209,10 @@ class Aggregator(base.Aggregator):
             )
         self.answer_now()
         blinding = self.draw_blinding()
-        totals = self.uploads.totals(self.layout.primes)
+        factors = map(padding.halves, self.uploads.totals(self.layout.primes))
         ciphertexts = tuple(
-            circuit.evaluate(total, sealed, *weights, self.rng)
-            for circuit, total, sealed, weights in zip(self.circuits, totals, pads.ciphertexts, blinding, strict=True)
+            circuit.evaluate(each, sealed, *weights, self.rng)
+            for circuit, each, sealed, weights in zip(self.circuits, factors, pads.ciphertexts, blinding, strict=True)
         )
         return PaddedResult(round=self.round.id, roster=tuple(self.roster), ciphertexts=ciphertexts)
 
@@ -251,7 +251,8 @@ def leader_answer(
     round_.require_cohort(notice.roster)
     layout = lay_out(round_)
     sums = padding.leader_pad_sums(round_, secrets.seed, notice.roster, layout.primes, 2 * layout.terms)
-    ciphertexts = padding.leader_encrypt(engine, secrets, layout.primes, layout.plan, sums)
+    factors = [padding.halves(total) for total in sums]
+    ciphertexts = padding.leader_encrypt(engine, secrets, layout.primes, layout.plan, factors)
     return PadSums(round=round_.id, sender=me, roster=notice.roster, ciphertexts=ciphertexts)
 
 

@@ -31,6 +31,9 @@ from fheval.wire import Blob
 # Enc(−R_L), Enc(−R_R), Enc(R_L·R_R).
 PadCiphertexts = tuple[Blob, Blob, Blob]
 
+# The left and the right factors of all products.
+Factors = tuple[Residues, Residues]
+
 # A residue of 46 bits travels as three 16-bit limbs.
 BYTES_PER_VALUE = 6
 _LIMBS = 3
@@ -121,6 +124,12 @@ def party_pad(round_: Round, seed: Secret[bytes], me: str, primes: Sequence[int]
     )
 
 
+def halves(total: Residues) -> Factors:
+    """The two factors of products that were uploaded one behind the other."""
+    left, right = np.split(total, 2)
+    return left, right
+
+
 class UploadSum:
     """Aggregator: adds uploads as they arrive and forgets them.
 
@@ -193,13 +202,13 @@ def leader_pad_sums(
 
 
 def leader_encrypt(
-    engine: Engine, secrets: PartySecrets, primes: Sequence[int], plan: SlotPlan, pads: Sequence[Residues]
+    engine: Engine, secrets: PartySecrets, primes: Sequence[int], plan: SlotPlan, pads: Sequence[Factors]
 ) -> tuple[tuple[PadCiphertexts, ...], ...]:
-    """Leader: Enc(−R_L), Enc(−R_R) and Enc(R_L·R_R) for each prime and sheet."""
+    """Leader: Enc(−R_L), Enc(−R_R) and Enc(R_L·R_R) for each prime and sheet, from (R_L, R_R) over the products."""
     sealed = []
-    for chosen, key, prime, total in zip(parameter_sets(primes), secrets.keys, primes, pads, strict=True):
+    for chosen, key, prime, factors in zip(parameter_sets(primes), secrets.keys, primes, pads, strict=True):
         holder = engine.key_holder(chosen, key)
-        left, right = (half[plan.source] for half in np.split(total, 2))
+        left, right = (factor[plan.source] for factor in factors)
         minus_left, minus_right = field.negate(left, prime), field.negate(right, prime)
         product = field.multiply(left, right, prime)
         sealed.append(
@@ -225,15 +234,18 @@ class LinearCircuit:
 
     def evaluate(
         self,
-        total: Residues,
+        factors: Factors,
         pads: Sequence[PadCiphertexts],
         weights: Residues,
         offsets: Sequence[int],
         rng: Randomness,
     ) -> tuple[bytes, ...]:
-        """`weights` are per slot; `offsets` are added to the group sums, everything else in the slots is random."""
+        """`factors` are (Y_L, Y_R) over the products and `weights` per slot.
+
+        `offsets` are added to the group sums; everything else in the slots is random.
+        """
         prime = self.prime
-        left, right = (half[self.plan.source] for half in np.split(total, 2))
+        left, right = (factor[self.plan.source] for factor in factors)
         on_right = field.multiply(weights, left, prime)
         on_left = field.multiply(weights, right, prime)
         known = field.add(field.multiply(on_right, right, prime), self.masks(offsets, rng), prime)
