@@ -129,7 +129,8 @@ def test_enroll_refuses_bad_usage(tmp_path: Path, authority: Path) -> None:
     refused(2, "'alder' is a member", "enroll", authority, "alder", "--aggregator", "localhost")
     refused(2, "goes with neither", "enroll", authority, "hub", "--aggregator", "localhost", "--renew")
     refused(2, "needs the member's --request", "enroll", authority, "b", "--certificate", authority / "ca.pem")
-    refused(2, "--request needs --out", "enroll", authority, "b", "--request", authority / "ca.pem")
+    unknown = ("--request", authority / "ca.pem", "--fingerprint", "1")
+    refused(2, "--request needs --out", "enroll", authority, "b", *unknown)
     refused(2, "Invalid value for '--valid-days'", "enroll", authority, "b", "--valid-days", "0")
     assert not (tmp_path / "k").exists()
 
@@ -145,15 +146,22 @@ def test_a_member_brings_its_own_keys(tmp_path: Path, ready: Path) -> None:
     kit, reply = tmp_path / "kit", tmp_path / "reply.fhev"
     told = done("request", kit, "dogwood")
     request_print = re.findall(r"(?:[0-9a-f]{4}-){7}[0-9a-f]{4}", told)[0]
-    told = done("enroll", ready, "dogwood", "--request", kit / "request.fhev", "--out", reply)
-    first, anchor_print = re.findall(r"(?:[0-9a-f]{4}-){7}[0-9a-f]{4}", told)
-    assert first == request_print
+    assert done("show", kit / "request.fhev") == f"A request of dogwood. Its fingerprint: {request_print}\n"
+    asked = ("enroll", ready, "dogwood", "--request", kit / "request.fhev", "--out", reply)
+    refused(2, "--request needs --fingerprint.*fheval consortium show", *asked)
+    refused(2, "Do not enrol it", *asked, "--fingerprint", request_print.replace("a", "b").replace("0", "1"))
+    assert not reply.exists()
+    told = done(*asked, "--fingerprint", request_print.upper())
+    (anchor_print,) = re.findall(r"(?:[0-9a-f]{4}-){7}[0-9a-f]{4}", told)
+    refused(2, "Missing option '--authority'", "accept", kit, reply)
     refused(2, "Do not use it", "accept", kit, reply, "--authority", request_print)
     done("accept", kit, reply, "--authority", anchor_print)
     done("policy", ready)
     assert "policy version 2" in done("update", kit, ready / "policy.fhev")
     assert load_kit(kit, now=now()).policy.member("dogwood")
-    refused(2, "already exists", "enroll", ready, "elm", "--request", kit / "request.fhev", "--out", reply)
+    again = ("enroll", ready, "elm", "--request", kit / "request.fhev", "--fingerprint", request_print)
+    refused(2, "already exists", *again, "--out", reply)
+    refused(2, "Give both", "enroll", ready, "elm", "--fingerprint", request_print)
 
 
 def test_update_refuses_what_the_authority_did_not_sign(tmp_path: Path, ready: Path) -> None:
@@ -257,7 +265,7 @@ def test_a_path_through_a_file_is_named(authority: Path) -> None:
     refused(2, "Check the path", "init", authority / "ca.pem" / "a", "--name", "Trial")
 
 
-@pytest.mark.parametrize("command", ["init", "enroll", "request", "accept", "update", "policy", "list"])
+@pytest.mark.parametrize("command", ["init", "enroll", "request", "show", "accept", "update", "policy", "list"])
 def test_every_command_has_help_with_an_example(command: str) -> None:
     shown = done(command, "--help")
     assert re.search(rf"Examples?: fheval consortium {command}", shown)

@@ -330,6 +330,25 @@ def test_bad_usage(kits: Path, fheval: Session, arguments: list[str], words: str
     assert "Traceback" not in done.err
 
 
+def test_a_second_state_directory_is_refused_and_a_move_is_a_command(kits: Path, fheval: Session, folder: Path) -> None:
+    kit, old, new = kits / "alder", kits / "alder" / "vault", folder / "new"
+    with running(kits, "alder") as vaults:
+        stopped(vaults["alder"])
+    begun = fheval("vault", "--kit", kit, "--data", folder / "alder.csv", "--state", new)
+    assert (begun.status, f"The ledger of this kit is in {old}" in begun.err) == (2, True)
+    assert not new.exists()
+    old.rename(new)
+    gone = fheval("vault", "--kit", kit, "--data", folder / "alder.csv")
+    assert (gone.status, "is gone from" in gone.err) == (2, True)
+    assert "Name its directory" in fheval("vault", "moved", "--kit", kit, "--reason", "new disk").err
+    moved = fheval("vault", "moved", "--kit", kit, "--state", new, "--reason", "new disk")
+    assert (moved.status, moved.out) == (0, f"The ledger of alder is in {new} from now on.\n")
+    assert fheval("vault", "status", "--kit", kit, "--json", "-").json()["socket"] == str(new / "vault.sock")
+    lost = fheval("vault", "moved", "--kit", kit, "--state", old, "--lost", "--reason", "disk broke")
+    assert lost.status == 0
+    assert fheval("vault", "status", "--kit", kit, "--json", "-").json()["socket"] == str(old / "vault.sock")
+
+
 def test_no_round_yet(kits: Path, fheval: Session) -> None:
     with running(kits, "alder"):
         assert "No round has come yet" in fheval("vault", "rounds", "--kit", kits / "alder").out

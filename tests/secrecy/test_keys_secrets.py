@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from fheval.consortium import load_kit, open_bundle, seal_bundle, sign
 from fheval.consortium.bundle import SealedBundle
-from fheval.consortium.enrolment import answer_request, make_request
+from fheval.consortium.enrolment import answer_request, make_request, request_fingerprint
 from fheval.consortium.member_keys import MemberKeys, read_opening_key
 from fheval.consortium.sealing import OpeningKey
 from fheval.errors import FhevalError
@@ -189,7 +189,16 @@ def test_a_bundle_prints_sizes_only(made: Consortium) -> None:
 def test_a_reply_has_no_secret_of_the_authority(made: Consortium, tmp_path: Path) -> None:
     make_request(tmp_path / "kit", "dogwood")
     request = (tmp_path / "kit" / "request.fhev").read_bytes()
-    reply = answer_request(made.authority, "dogwood", request, certificate_pem=None, renew=False, now=NOW, days=9)
+    reply = answer_request(
+        made.authority,
+        "dogwood",
+        request,
+        fingerprint=request_fingerprint(request),
+        certificate_pem=None,
+        renew=False,
+        now=NOW,
+        days=9,
+    )
     needles = secrets_of(made.authority.directory) + secrets_of(tmp_path / "kit")
     assert not any(needle in reply for needle in needles)
     made.authority.remove("dogwood")

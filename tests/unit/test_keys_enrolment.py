@@ -25,7 +25,7 @@ from fheval.consortium.enrolment import (
 )
 from fheval.consortium.files import write_secret
 from fheval.consortium.member_keys import private_pem, read_signing_key
-from fheval.consortium.records import domain
+from fheval.consortium.records import TrustAnchor, domain
 from fheval.errors import ConfigError, FhevalError, RemoteProtocolError
 from fheval.secrets import Secret
 from fheval.wire import decode, encode
@@ -43,11 +43,32 @@ def request_of(directory: Path, name: str) -> bytes:
 
 
 def answer(authority: Authority, name: str, request: bytes, *, pem: bytes | None = None, renew: bool = False) -> bytes:
-    return answer_request(authority, name, request, certificate_pem=pem, renew=renew, now=NOW, days=30)
+    return answer_request(
+        authority,
+        name,
+        request,
+        fingerprint=request_fingerprint(request),
+        certificate_pem=pem,
+        renew=renew,
+        now=NOW,
+        days=30,
+    )
 
 
 def accept(directory: Path, reply: bytes, expected: str | None = None) -> None:
-    accept_reply(directory, reply, expected_anchor=expected, now=NOW)
+    """Accept a reply of the expected authority, otherwise of whoever it comes from."""
+    accept_reply(directory, reply, expected_anchor=expected or heard(reply), now=NOW)
+
+
+def heard(reply: bytes) -> str:
+    """The fingerprint of the authority that a reply names, as its operator would read it out."""
+    content = decode(reply, EnrolmentReply, sender="test")
+    try:
+        return TrustAnchor(
+            authority_pem=content.authority_pem, policy_key=Ed25519PublicKey.from_public_bytes(content.policy_key)
+        ).fingerprint()
+    except (ConfigError, ValueError):
+        return "none"
 
 
 def test_a_member_joins_with_its_own_keys(tmp_path: Path) -> None:
@@ -77,6 +98,24 @@ def test_a_request_and_its_reply_hold_no_secret(made: Consortium, tmp_path: Path
 def test_both_sides_compute_one_fingerprint(tmp_path: Path) -> None:
     told = make_request(tmp_path / "kit", "dogwood")
     assert told == request_fingerprint((tmp_path / "kit" / "request.fhev").read_bytes())
+
+
+def test_a_request_with_another_fingerprint_is_not_enrolled(made: Consortium, tmp_path: Path) -> None:
+    """Whoever exchanges a request on its way makes one that is in order in itself."""
+    heard_from_the_member = make_request(tmp_path / "kit", "dogwood")
+    exchanged = request_of(tmp_path / "thief", "dogwood")
+    with pytest.raises(ConfigError, match="Do not enrol it"):
+        answer_request(
+            made.authority,
+            "dogwood",
+            exchanged,
+            fingerprint=heard_from_the_member,
+            certificate_pem=None,
+            renew=False,
+            now=NOW,
+            days=30,
+        )
+    assert not made.authority.is_enrolled("dogwood")
 
 
 def test_an_altered_request_is_refused(made: Consortium, tmp_path: Path) -> None:
@@ -196,7 +235,7 @@ def test_an_expired_certificate_in_a_reply_is_refused(made: Consortium, tmp_path
     kit = tmp_path / "kit"
     reply = answer(made.authority, "ivy", request_of(kit, "ivy"))
     with pytest.raises(ConfigError, match="certificate of ivy expired"):
-        accept_reply(kit, reply, expected_anchor=None, now=NOW + 31 * DAY)
+        accept_reply(kit, reply, expected_anchor=heard(reply), now=NOW + 31 * DAY)
     made.authority.remove("ivy")
 
 

@@ -96,6 +96,7 @@ def test_a_stage_has_one_answer(ledger: Ledger) -> None:
 def test_nothing_is_changed_or_deleted(trial: Trial, table: str) -> None:
     trial.play()
     trial.ledgers["alder"].abort(trial.last("alder").round.id, "for the test", at=NOW)
+    trial.ledgers["alder"].settle("id", "alder", "/directory", "for the test", at=NOW)
     found = 0
     for name in NAMES:
         trial.stop(name)

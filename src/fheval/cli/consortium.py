@@ -56,7 +56,8 @@ def init(
 
 @app.command(
     epilog="Examples: fheval consortium enroll ./authority hospital-a  ·  "
-    "fheval consortium enroll ./authority hospital-b --request request.fhev --out reply.fhev  ·  "
+    "fheval consortium enroll ./authority hospital-b --request request.fhev --fingerprint 12ab-34cd-… "
+    "--out reply.fhev  ·  "
     "fheval consortium enroll ./authority hub --aggregator hub.example.org --aggregator 192.0.2.7"
 )
 def enroll(
@@ -69,6 +70,9 @@ def enroll(
         list[str] | None, typer.Option(help="Make the aggregator's kit, for this host name or IP address; repeatable.")
     ] = None,
     request: Annotated[Path | None, typer.Option(help="The request of a member that keeps its private keys.")] = None,
+    fingerprint: Annotated[
+        str | None, typer.Option(help="The request's fingerprint, as the member told you; needed with --request.")
+    ] = None,
     certificate: Annotated[Path | None, typer.Option(help="A certificate that was issued elsewhere, in PEM.")] = None,
     renew: Annotated[bool, typer.Option("--renew", help="Replace the member's keys and certificate.")] = False,
     valid_days: Days = 365,
@@ -86,7 +90,9 @@ def enroll(
             typer.echo(f"Put the certificate's private key there as {SERVER_KEY}, with mode 0600.")
         return
     if request is not None:
-        _enroll_request(authority, member, read_public(request), out, pem, renew, valid_days)
+        _enroll_request(authority, member, read_public(request), fingerprint, out, pem, renew, valid_days)
+    elif fingerprint is not None:
+        raise ConfigError("--fingerprint is that of a --request. Give both.")
     elif pem is not None:
         raise ConfigError("--certificate needs the member's --request. Ask the member for it.")
     else:
@@ -96,17 +102,38 @@ def enroll(
 
 
 def _enroll_request(
-    authority: Authority, name: str, request: bytes, out: Path | None, pem: bytes | None, renew: bool, days: int
+    authority: Authority,
+    name: str,
+    request: bytes,
+    fingerprint: str | None,
+    out: Path | None,
+    pem: bytes | None,
+    renew: bool,
+    days: int,
 ) -> None:
+    if fingerprint is None:
+        raise ConfigError(
+            f"--request needs --fingerprint. Have {name} read it to you over the telephone; it must be the one that "
+            "this shows: fheval consortium show REQUEST"
+        )
     if out is None:
         raise ConfigError("--request needs --out FILE. Say where the reply for the member goes.")
     if out.exists():
         raise ConfigError(f"{out} already exists. Name another file.")
-    reply = enrolment.answer_request(authority, name, request, certificate_pem=pem, renew=renew, now=_now(), days=days)
+    reply = enrolment.answer_request(
+        authority,
+        name,
+        request,
+        fingerprint=fingerprint,
+        certificate_pem=pem,
+        renew=renew,
+        now=_now(),
+        days=days,
+    )
     replace_public(out, reply)
-    typer.echo(f"{name} is enrolled. Compare the request's fingerprint: {enrolment.request_fingerprint(request)}")
-    typer.echo(f"Send {out} to {name}, who runs: fheval consortium accept KIT {out.name}")
-    typer.echo(f"The authority's fingerprint, for {name} to compare: {authority.anchor.fingerprint()}")
+    typer.echo(f"{name} is enrolled. Send {out} to {name}, who runs:")
+    typer.echo(f"fheval consortium accept KIT {out.name} --authority FINGERPRINT")
+    typer.echo(f"Read the authority's fingerprint to {name} over the telephone: {authority.anchor.fingerprint()}")
 
 
 @app.command(epilog="Example: fheval consortium request ./kit hospital-b")
@@ -118,19 +145,28 @@ def request(kit_directory: KitDirectory, member: Member) -> None:
     typer.echo(f"Its fingerprint, for the authority to compare: {digest}")
 
 
+@app.command(epilog="Example: fheval consortium show request.fhev")
+def show(
+    request_file: Annotated[Path, typer.Argument(metavar="REQUEST", help="A member's request.", show_default=False)],
+) -> None:
+    """As the authority: show whose request a file is, and the fingerprint to compare before the member is enrolled."""
+    request = read_public(request_file)
+    typer.echo(
+        f"A request of {enrolment.request_name(request)}. Its fingerprint: {enrolment.request_fingerprint(request)}"
+    )
+
+
 @app.command(epilog="Example: fheval consortium accept ./kit reply.fhev --authority 12ab-34cd-…")
 def accept(
     kit_directory: KitDirectory,
     reply: Annotated[Path, typer.Argument(help="The authority's reply.", show_default=False)],
     authority: Annotated[
-        str | None, typer.Option(help="The authority's fingerprint, as its operator told you.")
-    ] = None,
+        str, typer.Option(help="The authority's fingerprint, as its operator told you.", show_default=False)
+    ],
 ) -> None:
     """As a member: complete the kit with the authority's reply to the request."""
-    anchor = enrolment.accept_reply(kit_directory, read_public(reply), expected_anchor=authority, now=_now())
+    enrolment.accept_reply(kit_directory, read_public(reply), expected_anchor=authority, now=_now())
     typer.echo(f"The kit {kit_directory} has its certificate.")
-    if authority is None:
-        typer.echo(f"Compare the authority's fingerprint with its operator: {anchor.fingerprint()}")
 
 
 @app.command(epilog="Example: fheval consortium update ./kit policy.fhev")

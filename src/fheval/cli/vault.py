@@ -18,6 +18,7 @@ from fheval.party.columns import AllowedColumns
 from fheval.party.core import utc_now
 from fheval.party.data_set import DataSet
 from fheval.party.ledger import Ledger
+from fheval.party.ledger_place import move_ledger, replace_ledger
 from fheval.party.process import VaultFiles, run_vault
 
 app = typer.Typer(
@@ -33,7 +34,13 @@ _COLUMNS = "What rounds may ask about"
 
 KitOption = Annotated[Path | None, typer.Option("--kit", metavar="KIT", help="The member's kit.", show_default=False)]
 StateOption = Annotated[
-    Path | None, typer.Option("--state", metavar="DIR", help="Where the ledger is kept.", show_default="KIT/vault")
+    Path | None,
+    typer.Option(
+        "--state",
+        metavar="DIR",
+        help="Where the ledger is kept.",
+        show_default="where the kit says, at first KIT/vault",
+    ),
 ]
 SocketOption = Annotated[
     Path | None,
@@ -136,6 +143,29 @@ def status(
         Console(highlight=False).print(status_table(found))
     else:
         write_json(json, found)
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "fheval vault moved --kit ./kit --state /srv/new/vault --reason 'new disk'\n\n"
+    "fheval vault moved --kit ./kit --state ./vault --lost --reason 'disk broke, no backup'"
+)
+def moved(
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is written down.", show_default=False)],
+    kit: KitOption = None,
+    state: StateOption = None,
+    lost: Annotated[
+        bool, typer.Option("--lost", help="The ledger is lost for good: begin a new one, which says so.")
+    ] = False,
+) -> None:
+    """Note, in the ledger and in the kit, that you have moved the vault's ledger, or that it is lost."""
+    if state is None:
+        raise ConfigError("Where is the ledger now? Name its directory with --state DIR.")
+    files = _files(kit, state, None)
+    member = load_kit(files.kit, now=utc_now()).identity.name
+    note = replace_ledger if lost else move_ledger
+    note(files.kit, member, files.ledger, reason, now=utc_now())
+    typer.echo(f"The ledger of {member} is in {files.ledger.parent.resolve()} from now on.")
 
 
 @app.command(epilog="Example: fheval vault rounds --kit ./kit --json -")

@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from fheval.consortium.bundle import BundleContext, bundle_id, open_bundle, seal_bundle
 from fheval.consortium.identity import Identity, sign, verify
-from fheval.consortium.kit import AggregatorKit, Kit, install_policy, load_aggregator_kit, load_kit, supernode_files
+from fheval.consortium.kit import (
+    AggregatorKit,
+    Kit,
+    LedgerPlace,
+    install_policy,
+    ledger_place,
+    load_aggregator_kit,
+    load_kit,
+    place_ledger,
+    supernode_files,
+)
 from fheval.consortium.policy import Policy, Roster, Rules
 from fheval.consortium.records import MemberRecord, TrustAnchor
 
@@ -16,6 +26,7 @@ __all__ = [
     "BundleContext",
     "Identity",
     "Kit",
+    "LedgerPlace",
     "MemberRecord",
     "Policy",
     "Roster",
@@ -23,9 +34,11 @@ __all__ = [
     "TrustAnchor",
     "bundle_id",
     "install_policy",
+    "ledger_place",
     "load_aggregator_kit",
     "load_kit",
     "open_bundle",
+    "place_ledger",
     "seal_bundle",
     "sign",
     "supernode_files",

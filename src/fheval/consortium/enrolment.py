@@ -46,12 +46,16 @@ class EnrolmentRequest(Message, frozen=True, kw_only=True):
 
 
 class EnrolmentReply(Message, frozen=True, kw_only=True):
-    """Authority to member; `policy` is empty when none has been signed yet."""
+    """Authority to member; `policy` is empty when none has been signed yet.
+
+    Where the member was enrolled before, `renewed`, its vault has a ledger already and must go on with it.
+    """
 
     authority_pem: bytes
     policy_key: bytes
     certificate: bytes
     policy: bytes
+    renewed: bool
 
 
 def enrol_with_new_keys(authority: Authority, name: str, out: Path, *, renew: bool, now: datetime, days: int) -> None:
@@ -62,6 +66,8 @@ def enrol_with_new_keys(authority: Authority, name: str, out: Path, *, renew: bo
     with new_directory(out) as building:
         keys.write(building)
         kit.place_members_files(building, certificate, authority.anchor, authority.policy_bytes())
+        if renew:
+            kit.expect_ledger(building)
         authority.register(keys.record(name, certificate), renew=renew)
 
 
@@ -118,19 +124,35 @@ def request_fingerprint(request: bytes) -> str:
     return spoken(digest("request fingerprint", request))
 
 
+def request_name(request: bytes) -> str:
+    """The name of the member that a request says it is from."""
+    return decode(request, EnrolmentRequest, sender="member").content.name
+
+
 def answer_request(
     authority: Authority,
     name: str,
     data: bytes,
     *,
+    fingerprint: str,
     certificate_pem: bytes | None,
     renew: bool,
     now: datetime,
     days: int,
 ) -> bytes:
-    """Authority: enter the member that made the request, and return the reply for it."""
+    """Authority: enter the member that made the request, and return the reply for it.
+
+    `fingerprint` was heard from the member by telephone: whoever could exchange the request on its way would otherwise
+    be enrolled in the member's place.
+    """
     _check_free(authority, name, renew=renew)
     content, key = _opened_request(data, name)
+    found = request_fingerprint(data)
+    if not _same_fingerprint(fingerprint, found):
+        raise ConfigError(
+            f"The request has the fingerprint {found}, not {fingerprint}. Do not enrol it; "
+            f"ask {name} which one it has sent."
+        )
     if certificate_pem is None:
         certificate = authority.issuer(now=now).member(name, key, now=now, days=days)
     else:
@@ -148,11 +170,12 @@ def answer_request(
         policy_key=authority.anchor.policy_key.public_bytes_raw(),
         certificate=record.certificate,
         policy=authority.policy_bytes() or b"",
+        renewed=renew,
     )
     return encode(reply)
 
 
-def accept_reply(directory: Path, data: bytes, *, expected_anchor: str | None, now: datetime) -> TrustAnchor:
+def accept_reply(directory: Path, data: bytes, *, expected_anchor: str, now: datetime) -> None:
     """Member: complete a kit with the authority's reply; `expected_anchor` was heard by telephone."""
     check_private_directory(directory)
     reply = decode(data, EnrolmentReply, sender="authority")
@@ -169,8 +192,9 @@ def accept_reply(directory: Path, data: bytes, *, expected_anchor: str | None, n
     _check_certifies(certificate, read_signing_key(directory / SIGNING_KEY).reveal().public_key())
     if reply.policy:
         kit.check_new_policy(directory, reply.policy, anchor, now=now)
+    if reply.renewed:
+        kit.expect_ledger(directory)
     kit.place_members_files(directory, certificate, anchor, reply.policy or None)
-    return anchor
 
 
 def _check_free(authority: Authority, name: str, *, renew: bool) -> None:
@@ -215,9 +239,13 @@ def _check_certifies(certificate: x509.Certificate, key: Ed25519PublicKey) -> No
         raise ConfigError(f"The certificate of {name} is not for the key of the request. Issue it from its own CSR.")
 
 
-def _check_anchor(directory: Path, anchor: TrustAnchor, expected: str | None) -> None:
+def _same_fingerprint(heard: str, found: str) -> bool:
+    return heard.strip().lower() == found
+
+
+def _check_anchor(directory: Path, anchor: TrustAnchor, expected: str) -> None:
     found = anchor.fingerprint()
-    if expected is not None and expected.strip().lower() != found:
+    if not _same_fingerprint(expected, found):
         raise ConfigError(
             f"The reply comes from an authority with fingerprint {found}, not {expected}. Do not use it; "
             "ask the operator of the consortium."

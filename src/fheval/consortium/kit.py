@@ -23,6 +23,7 @@ from fheval.consortium.policy import Policy, Roster, open_policy
 from fheval.consortium.records import MemberRecord, TrustAnchor
 from fheval.errors import ConfigError, RemoteProtocolError
 from fheval.study import Study
+from fheval.wire import Message, decode, encode
 
 CERTIFICATE = "certificate.pem"
 AUTHORITY = "authority.pem"
@@ -30,6 +31,7 @@ POLICY_KEY = "policy-key.pem"
 POLICY = "policy.fhev"
 SERVER_KEY = "server.key"
 
+_LEDGER = "ledger.fhev"
 _SERVER_CERTIFICATE = "server.pem"
 _SUPERNODES = "supernodes"
 _README = "README.txt"
@@ -43,6 +45,7 @@ certificate.pem  says that the signing key is this member's
 authority.pem    the certificate of the consortium's authority
 policy-key.pem   the public key that signs the consortium's policy
 policy.fhev      the signed policy: members and rules
+ledger.fhev      where the vault's ledger is, once there is one
 supernode/       for the Flower SuperNode only: its key (SECRET) and public key, the authority's certificate
 
 Move supernode/ to the user who runs the SuperNode. That process runs code that the aggregator sends, so it
@@ -178,6 +181,33 @@ def check_new_policy(directory: Path, data: bytes, anchor: TrustAnchor, *, now: 
     if path.exists() and files.read_public(path) != data:
         policy.check_succeeds(open_policy(files.read_public(path), anchor))
     return policy
+
+
+class LedgerPlace(Message, frozen=True, kw_only=True):
+    """Where the ledger of a kit's vault is, and the id that is written in it.
+
+    Both are None in a kit that replaces another one: there is a ledger already, and this kit has not seen it yet.
+    """
+
+    id: str | None
+    directory: str | None
+
+
+def ledger_place(directory: Path) -> LedgerPlace | None:
+    """Where the ledger of this kit is; None while its vault has never had one."""
+    path = directory / _LEDGER
+    return decode(files.read_public(path), LedgerPlace, sender="this kit") if path.exists() else None
+
+
+def place_ledger(directory: Path, place: LedgerPlace) -> None:
+    """Remember in the kit where its ledger is."""
+    files.replace_public(directory / _LEDGER, encode(place))
+
+
+def expect_ledger(directory: Path) -> None:
+    """Note that this kit replaces another one of the same member, so that it must not begin with an empty ledger."""
+    if ledger_place(directory) is None:
+        place_ledger(directory, LedgerPlace(id=None, directory=None))
 
 
 def supernode_files(directory: Path) -> tuple[Path, Path]:

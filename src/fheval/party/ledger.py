@@ -96,6 +96,15 @@ class History:
     aborted: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Which ledger this is, whose, and where it was last said to be."""
+
+    id: str
+    member: str
+    directory: str
+
+
 # Retries come within seconds or minutes; the replies of a paper protocol have tens of megabytes.
 KEPT_ROUNDS = 4
 
@@ -189,6 +198,13 @@ class Ledger:
         with transaction(self._connection):
             self._insert_once("aborts", round=round_id, reason=reason, at=at.isoformat())
 
+    def settle(self, ledger_id: str, member: str, directory: str, reason: str, *, at: datetime) -> None:
+        """Note whose ledger this is, and that it lies in this directory from now on."""
+        with transaction(self._connection):
+            self._insert(
+                "places", ledger=ledger_id, member=member, directory=directory, reason=reason, at=at.isoformat()
+            )
+
     def use_policy(self, version: int, policy_hash: bytes, *, at: datetime) -> None:
         """Note the policy in use; an older one than was ever used, or another of the same version, is refused."""
         newest = self._row("SELECT version, hash FROM policies ORDER BY version DESC LIMIT 1")
@@ -257,6 +273,11 @@ class Ledger:
         """In how many rounds of a study, named by its hash, this party's counts have left the vault."""
         row = self._row("SELECT COUNT(*) FROM uses JOIN rounds ON rounds.id = uses.round WHERE study = ?", study)
         return int(row[0])
+
+    def place(self) -> Place | None:
+        """Which ledger this is; None for one that was just made."""
+        row = self._row("SELECT ledger, member, directory FROM places ORDER BY number DESC LIMIT 1")
+        return None if row is None else Place(id=row[0], member=row[1], directory=row[2])
 
     def policy_version(self) -> int | None:
         """The highest policy version that was ever used."""

@@ -13,10 +13,12 @@ from pathlib import Path
 from fheval.consortium.files import check_private_directory
 from fheval.errors import ConfigError
 
-# 2: a round is described by its study and its call.
-SCHEMA_VERSION = 2
+# 2: a round is described by its study and its call. 3: a ledger knows whose it is and where it lies.
+SCHEMA_VERSION = 3
 
 _PERMANENT = {
+    "places": "number INTEGER PRIMARY KEY, ledger TEXT NOT NULL, member TEXT NOT NULL, directory TEXT NOT NULL, "
+    "reason TEXT NOT NULL, at TEXT NOT NULL",
     "policies": "version INTEGER PRIMARY KEY, hash BLOB NOT NULL, at TEXT NOT NULL",
     "epochs": "id TEXT PRIMARY KEY, leader TEXT NOT NULL, bundle BLOB NOT NULL UNIQUE, at TEXT NOT NULL",
     "rounds": "number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, study BLOB NOT NULL, description BLOB NOT NULL, "
@@ -66,9 +68,7 @@ def hold(path: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise ConfigError(
-            f"Another vault works with {path.parent}. Stop it first, or name another directory."
-        ) from None
+        raise ConfigError(f"Another vault works with {path.parent}. Stop it first.") from None
     return descriptor
 
 
@@ -155,7 +155,10 @@ def _check_file(path: Path) -> None:
 def _check_version(connection: sqlite3.Connection, path: Path) -> None:
     found = _version(connection)
     if found != SCHEMA_VERSION:
-        raise ConfigError(f"{path} is a ledger of version {found}, not {SCHEMA_VERSION}. Use the fheval that wrote it.")
+        raise ConfigError(
+            f"{path} is a ledger of version {found}, and this fheval writes version {SCHEMA_VERSION}. "
+            "CHANGELOG.md says what to do with an older one."
+        )
 
 
 def _version(connection: sqlite3.Connection) -> int:

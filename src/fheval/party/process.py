@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fheval.consortium import load_kit
-from fheval.consortium.files import DIRECTORY_MODE, check_private_directory
 from fheval.engines import available_engines, load_engine
-from fheval.errors import ConfigError, FhevalError
+from fheval.errors import FhevalError
 from fheval.party.core import VaultCore, reason_of, utc_now
 from fheval.party.data_set import DataSet
-from fheval.party.ledger import Ledger
+from fheval.party.ledger_place import ledger_file, open_ledger
 from fheval.party.listening import listening, passed_socket
 from fheval.party.server import VaultServer, log_kinds_only, stopped_by_signals
 
@@ -28,20 +27,18 @@ _log = logging.getLogger("fheval.vault")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VaultFiles:
-    """Where a vault finds and keeps things; both paths have a place in the kit unless they are given."""
+    """Where a vault finds and keeps things; the socket lies beside the ledger unless it is given."""
 
     kit: Path
-    state: Path
+    ledger: Path
     socket: Path
 
     @classmethod
     def of(cls, kit: Path, state: Path | None = None, socket_path: Path | None = None) -> VaultFiles:
-        place = kit / "vault" if state is None else state
-        return cls(kit=kit, state=place, socket=place / "vault.sock" if socket_path is None else socket_path)
-
-    @property
-    def ledger(self) -> Path:
-        return self.state / "ledger.sqlite"
+        ledger = ledger_file(kit, state)
+        return cls(
+            kit=kit, ledger=ledger, socket=ledger.with_name("vault.sock") if socket_path is None else socket_path
+        )
 
 
 def run_vault(files: VaultFiles, data: DataSet, *, check_results: bool = False) -> None:
@@ -55,8 +52,7 @@ def run_vault(files: VaultFiles, data: DataSet, *, check_results: bool = False) 
     names = available_engines()
     if not names:
         load_engine()  # says why none loads
-    _make_private(files.state)
-    with Ledger.open(files.ledger) as ledger:
+    with open_ledger(files.kit, kit.identity.name, files.ledger, now=utc_now()) as ledger:
         engines = {name: load_engine(name) for name in names}
         core = VaultCore(kit, ledger, data, engines, check_results=check_results)
         with (
@@ -81,13 +77,6 @@ def _reload(core: VaultCore, kit: Path) -> None:
         _log.error("The kit was not taken over. %s", reason_of(error))
     else:
         _log.info("The kit was read again, policy version %d.", newer.policy.version)
-
-
-def _make_private(directory: Path) -> None:
-    if not directory.parent.is_dir():
-        raise ConfigError(f"There is no directory {directory.parent} to keep {directory.name} in. Make it first.")
-    directory.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
-    check_private_directory(directory)
 
 
 @contextmanager
