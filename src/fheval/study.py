@@ -102,8 +102,9 @@ class Study(Message, frozen=True, kw_only=True):
     Terms: one `protocol` with its own `options`; `precision` is the width of the rounding that is released, None for an
     exact release; fewer parties than `minimum_cohort` get nothing; `max_samples` bounds the rows of all of them,
     `least_rows` is how many they have at least, and `most_rows_per_party` bounds those of each. A vault answers so many
-    `rounds`. `learns` says who learns the result, and `reveals` what it may give away; `fheval` does not yet check the
-    latter against the numbers that are asked for.
+    `rounds`. `checkers` are members who open the result themselves rather than take the leader's word, and so hold the
+    opening keys. `learns` says who learns the result, and `reveals` what it may give away; `fheval` does not yet check
+    the latter against the numbers that are asked for.
     """
 
     name: str = ""
@@ -128,6 +129,7 @@ class Study(Message, frozen=True, kw_only=True):
     rounds: int | None = None
     learns: Literal["members"] = "members"
     reveals: Literal["ratios", "counts"] = "ratios"
+    checkers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         try:
@@ -322,6 +324,7 @@ class Study(Message, frozen=True, kw_only=True):
             minimum_cohort=self.minimum_cohort,
             max_samples=self.max_samples,
             options=self.options,
+            checkers=self.checkers,
         )
 
 
@@ -427,6 +430,8 @@ def _check_terms(study: Study) -> None:
         value = getattr(study, name)
         if value is not None and not 1 <= value <= MOST_SAMPLES:
             raise StudyError(f"{name} is {value}. Use a number from 1 to {MOST_SAMPLES}.")
+    if len(set(study.checkers)) != len(study.checkers) or not all(study.checkers):
+        raise StudyError("A checker has no name, or is named twice. Name each member once.")
     protocol = PROTOCOLS[study.protocol]
     if not protocol.batch and not study.is_one_auc:
         others = " or ".join(each.name for each in PROTOCOLS.values() if each.batch)

@@ -449,6 +449,7 @@ def test_every_change_of_a_round_changes_its_digest() -> None:
         {"options": (("packing", "compact"),)},
         {"study": b"?"},
         {"groups": ("F",)},
+        {"checkers": ("hospital-2",)},
         {"forms": (), "sums": 3},
     ]
     assert {name for change in changes for name in change} == {each.name for each in fields(Round)}

@@ -53,6 +53,8 @@ CHANGES: list[dict[str, Any]] = [
     {"most_rows_per_party": 1000},
     {"rounds": 10},
     {"reveals": "counts"},
+    {"checkers": ("birch",)},
+    {"checkers": ("birch", "cedar")},
 ]
 
 
@@ -291,6 +293,8 @@ MISTAKES = {
     "number for a protocol": ("protocol = 3", "protocol"),
     "unknown metric": ("metrics = ['aucc']", "no metric 'aucc'"),
     "metric twice": ("metrics = ['f1', 'f1@0.5']", "named twice"),
+    "checker twice": ("checkers = ['birch', 'birch']", "named twice"),
+    "nameless checker": ("checkers = ['']", "no name"),
     "more than the protocol answers": ("protocol = 'paper-malicious'\nmetrics = ['f1']", "computes one AUC a round"),
     "no TOML": ("metrics: [auc]", "no TOML"),
     "a key twice": ("name = 'a'\nname = 'b'", "no TOML"),

@@ -14,7 +14,7 @@ from fheval.aggregator.conductor import Report, drive
 from fheval.aggregator.round_in_play import Exchange
 from fheval.engines import load_engine
 from fheval.party.data_set import DataSet
-from fheval.party.messages import Relay, Reply, Submission
+from fheval.party.messages import Relay, Reply
 from fheval.protocols import PROTOCOLS, base, padding
 from fheval.protocols.base import Receipt, Stage
 from fheval.protocols.padded import PaddedResult
@@ -35,7 +35,6 @@ TRUSTING = ("hazel", "maple")
 def checking(trial: Trial) -> None:
     """Two parties check, two do not; the first member leads all rounds of this file."""
     trial.checking |= set(CHECKING)
-    trial.start()
 
 
 def play(trial: Trial, wire: Wire, protocol: str = "padded", **options: Any) -> Report:
@@ -118,27 +117,20 @@ def test_with_real_ciphertexts(trial: Trial, protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", ALL)
-def test_a_check_costs_no_exchange_and_those_who_ask_get_the_ciphertexts(trial: Trial, protocol: str) -> None:
-    # The leader's vault has the option as well, and nothing to ask.
+def test_a_check_costs_no_exchange_and_checkers_get_the_ciphertexts(trial: Trial, protocol: str) -> None:
+    # The leader may be named a checker as well, and has the ciphertexts.
     trial.checking.add(LEADER)
-    trial.start()
     checked, unchecked = Wire(trial), Wire(trial)
     play(trial, checked, protocol)
     trial.checking.clear()
-    trial.start()
     play(trial, unchecked, protocol)
     assert [request[:2] for request in checked.requests] == [request[:2] for request in unchecked.requests]
-    asked = {
-        name
-        for stage, name, data in checked.replies
-        if stage is Stage.SUBMIT and decode(decode(data, Reply, sender=name).body, Submission, sender=name).wants_answer
-    }
     shown = {
         name: bytes(answer)
         for stage, name, data in checked.requests
         if stage is Stage.BROADCAST and (answer := opened(data, Relay).shown) is not None
     }
-    assert asked == set(shown) == (set() if protocol in PAPER else set(CHECKING))
+    assert set(shown) == (set() if protocol in PAPER else set(CHECKING))
     if shown:
         assert set(shown.values()) == {bytes(opened(checked.request(Stage.RESULT, LEADER), Relay).body)}
 
@@ -251,7 +243,7 @@ def test_a_member_says_nothing_of_its_check(trial: Trial, monkeypatch: Patch, pr
         assert seen_by_the_aggregator(refused) == seen_by_the_aggregator(accepted)
 
 
-def test_a_wish_to_check_makes_no_upload_longer(trial: Trial) -> None:
+def test_checkers_send_no_longer_uploads(trial: Trial) -> None:
     wire = Wire(trial)
     play(trial, wire)
     assert len({len(wire.reply(Stage.SUBMIT, name)) for name in NAMES}) == 1
@@ -310,7 +302,7 @@ SHOWN = {
 }
 
 COMPLAINTS = dict.fromkeys(SHOWN, "are not those that the leader says it opened") | {
-    "nothing": "left out the ciphertexts, which this vault had asked for"
+    "nothing": "left out the ciphertexts, which a checker must get"
 }
 
 
@@ -366,7 +358,7 @@ def test_the_answer_of_an_earlier_round_is_not_opened(trial: Trial, monkeypatch:
     assert all(is_not_accepted(trial, name) for name in CHECKING)
 
 
-def test_ciphertexts_that_nobody_asked_for_are_not_opened(trial: Trial, monkeypatch: Patch) -> None:
+def test_ciphertexts_shown_to_others_than_checkers_are_not_opened(trial: Trial, monkeypatch: Patch) -> None:
     opened_by = Opened(monkeypatch)
 
     def meddle(asked: Exchange, name: str, data: bytes) -> bytes:
@@ -377,7 +369,7 @@ def test_ciphertexts_that_nobody_asked_for_are_not_opened(trial: Trial, monkeypa
     assert all(is_accepted(trial, name) for name in NAMES)
 
 
-# Once, and as it was said
+# Once
 
 
 def led_until_broadcast(trial: Trial) -> tuple[Round, dict[str, bytes]]:
@@ -395,36 +387,3 @@ def test_what_was_not_accepted_stays_so(trial: Trial, caplog: Log) -> None:
     assert trial.vaults["birch"].handle(without) == reply
     is_refused(trial, "birch", asked["birch"], "was answered before, for another request", caplog)
     assert is_not_accepted(trial, "birch")
-
-
-def test_a_vault_that_asked_checks_after_a_restart_without_the_option(trial: Trial) -> None:
-    _, asked = led_until_broadcast(trial)
-    trial.checking.clear()
-    trial.start("birch", "cedar")
-    trial.vaults["birch"].handle(changed(asked["birch"], shown=None))
-    trial.vaults["cedar"].handle(asked["cedar"])
-    assert is_not_accepted(trial, "birch")
-    assert is_accepted(trial, "cedar")
-    assert verdict_of(trial, "cedar").checked
-
-
-def test_a_vault_that_did_not_ask_does_not_check_after_a_restart_with_the_option(trial: Trial) -> None:
-    trial.checking.clear()
-    trial.start()
-    round_, asked = led_until_broadcast(trial)
-    name = next(name for name in NAMES if name != round_.leader)
-    trial.checking.add(name)
-    trial.start(name)
-    trial.vaults[name].handle(asked[name])
-    assert is_accepted(trial, name)
-    assert not verdict_of(trial, name).checked
-
-
-def test_a_vault_that_no_longer_knows_what_it_said_does_as_it_is_told_now(trial: Trial, monkeypatch: Patch) -> None:
-    _, asked = led_until_broadcast(trial)
-    for name in CHECKING:
-        monkeypatch.setattr(trial.ledgers[name], "reply", lambda *_: None)
-    trial.vaults["birch"].handle(changed(asked["birch"], shown=None))
-    trial.vaults["cedar"].handle(asked["cedar"])
-    assert is_not_accepted(trial, "birch")
-    assert verdict_of(trial, "cedar").checked

@@ -14,7 +14,7 @@ from fheval.consortium import Identity
 from fheval.errors import CohortTooSmall, RemoteProtocolError, TransportError
 from fheval.party.context import RoundContext
 from fheval.party.epoch import make_keys
-from fheval.party.messages import REFUSAL, KeySetUp, Reply, Submission
+from fheval.party.messages import REFUSAL, KeySetUp, Reply
 from fheval.protocols.base import Stage
 from fheval.wire import Message, decode, encode
 from in_process import in_process
@@ -79,11 +79,8 @@ class Impostor:
         self.signed = 0
 
         def reply(context: RoundContext, identity: Identity, stage: Stage, body: Message) -> bytes:
-            if identity.name == member and isinstance(body, Submission):
-                upload: Any = decode(body.upload, context.protocol.aggregator.upload, sender=member)
-                body = Submission(
-                    upload=encode(msgspec.structs.replace(upload, sender=claimed)), wants_answer=body.wants_answer
-                )
+            if identity.name == member and stage is Stage.SUBMIT:
+                body = msgspec.structs.replace(body, sender=claimed)
                 self.signed += 1
             return honest(context, identity, stage, body)
 

@@ -73,7 +73,7 @@ class Clock:
 
 @dataclass
 class Trial:
-    """The consortium, and the vaults that are running; those of `checking` open results themselves."""
+    """The consortium, and the vaults that are running; studies name those of `checking` their checkers."""
 
     folder: Path
     consortium: Consortium
@@ -115,7 +115,6 @@ class Trial:
                 data,
                 {self.engine.name: self.engine},
                 clock=self.clock,
-                check_results=name in self.checking,
             )
 
     def stop(self, *names: str) -> None:
@@ -132,6 +131,7 @@ class Trial:
             "grid": Grid.even(POINTS),
             "precision": PROTOCOLS[protocol].default_precision,
             "max_samples": 1 << 16,
+            "checkers": tuple(sorted(self.checking)),
         }
         return Study(**(standard | changes))
 

@@ -33,38 +33,39 @@ VERIFIED = {1: [*PRIMES, 70368743374849], 3: PRIMES}
 # A study as a list of its fields, in their order: name; grid (kind, points, scores, listed points); metrics; models;
 # classes; column of groups; minimum of a group; interval; resamples; by cluster; range of targets; release; protocol;
 # options; precision; minimum cohort; bound on samples; least rows; most rows of a party; rounds; who learns; what is
-# revealed.
+# revealed; who checks.
 STUDIES: dict[str, list[Any]] = {
     "an AUC": [
         "", ["even", 1000, "probability", []], ["auc"], [""], [], None, 20, None, 0, False, None, "ratios",
-        "padded", [], 1e-4, 3, 1 << 24, None, None, None, "members", "ratios",
+        "padded", [], 1e-4, 3, 1 << 24, None, None, None, "members", "ratios", [],
     ],
     "everything": [
         "sepsis-2026", ["logit", 300, "logit", []], ["auc", "recall@0.3"], ["old", "new"], ["a", "b", "ü"],
         "sex", 40, 0.95, 500, True, [-1.5, 1e6], "ratios", "padded-verified", [["runs", 3]], None, 5, 1 << 33,
-        1000, 2_000_000, 10, "members", "counts",
+        1000, 2_000_000, 10, "members", "counts", ["north", "west"],
     ],
     "a curve": [
         "", ["explicit", 3, "any", [4.0, 0.0, -4.0]], ["auc"], ["one model"], [], None, 20, None, 0, False, None,
-        "curve", "padded", [], 1e-4, 3, 1000, None, None, None, "members", "ratios",
+        "curve", "padded", [], 1e-4, 3, 1000, None, None, None, "members", "ratios", [],
     ],
 }  # fmt: skip
 
 # A round as a list of its fields: id; hash of the study; protocol; engine; parties; leader; groups; forms (products
-# above and below, magnitude, proper, scale in bits); sums; precision; minimum cohort; bound on samples; options.
+# above and below, magnitude, proper, scale in bits); sums; precision; minimum cohort; bound on samples; options; who
+# checks.
 ROUNDS: dict[str, list[Any]] = {
     "an AUC": [
         "00" * 16, "an AUC", "padded", "openfhe", PARTIES, "east", [], [[999, 1, 1 << 47, True, 0]], 0, 1e-4, 3,
-        1 << 24, [],
+        1 << 24, [], [],
     ],
     "two groups and a long bound": [
         "5f" * 16, "everything", "padded-verified", "seal", PARTIES, "north", ["F", "M"],
-        [[99, 1, 1 << 61, True, 4], [3, 2, 7, False, 0]], 0, None, 5, 1 << 33, [["runs", 3]],
+        [[99, 1, 1 << 61, True, 4], [3, 2, 7, False, 0]], 0, None, 5, 1 << 33, [["runs", 3]], ["north", "west"],
     ],
-    "counts": ["0a" * 16, "a curve", "padded", "seal", PARTIES, "west", [], [], 24, 1e-4, 3, 1000, []],
+    "counts": ["0a" * 16, "a curve", "padded", "seal", PARTIES, "west", [], [], 24, 1e-4, 3, 1000, [], []],
     "a choice": [
         "0b" * 16, "an AUC", "paper-semi-honest", "seal", [f"party-{number}" for number in range(20)], "party-7", [],
-        [[99, 1, 1 << 47, True, 0]], 0, None, 3, 1 << 24, [["packing", "compact"]],
+        [[99, 1, 1 << 47, True, 0]], 0, None, 3, 1 << 24, [["packing", "compact"]], [],
     ],
 }  # fmt: skip
 

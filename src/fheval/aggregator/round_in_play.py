@@ -11,7 +11,7 @@ from fheval.consortium import Policy
 from fheval.engines import Engine, Parameters
 from fheval.errors import EngineError, RemoteProtocolError
 from fheval.party.context import RoundContext
-from fheval.party.messages import Epoch, KeySetUp, Opening, Proof, Relay, SetUp, Submission, Submit, request
+from fheval.party.messages import Epoch, KeySetUp, Opening, Proof, Relay, SetUp, Submit, request
 from fheval.protocols import PROTOCOLS, Protocol
 from fheval.protocols.base import Aggregator, Ask, RoundFailed, Stage
 from fheval.protocols.round import PublicSetup, Round
@@ -65,7 +65,6 @@ class RoundInPlay:
         self.records = policy.roster(round_.parties)
         self.roster: tuple[str, ...] = ()
         self._proofs: dict[tuple[Stage, str], Proof] = {}
-        self._want_answer: set[str] = set()
         self._complaints: dict[str, str] = {}
         self._answer = b""
         # Where the keys are made in this very round; another epoch replaces it.
@@ -134,11 +133,11 @@ class RoundInPlay:
         shown: dict[tuple[bytes, bool], Relay] = {}
         messages = {}
         for party, body in ask.bodies.items():
-            wants = ask.stage is Stage.BROADCAST and party in self._want_answer
-            if (body, wants) not in shown:
-                answer = self._answer if wants else None
-                shown[body, wants] = Relay(round=self.round.id, body=body, proofs=proofs, shown=answer)
-            messages[party] = shown[body, wants]
+            checks = ask.stage is Stage.BROADCAST and party in self.round.checkers and party != self.round.leader
+            if (body, checks) not in shown:
+                answer = self._answer if checks else None
+                shown[body, checks] = Relay(round=self.round.id, body=body, proofs=proofs, shown=answer)
+            messages[party] = shown[body, checks]
         return self._requests(ask.stage, messages)
 
     def _cited(self, stage: Stage, aggregator: Aggregator) -> tuple[Proof, ...]:
@@ -155,17 +154,11 @@ class RoundInPlay:
                 continue
             try:
                 reply = self.context.open_reply(replies[party], party, stage)
-                body = bytes(reply.body)
-                if stage is Stage.SUBMIT:
-                    submission = wire.decode(body, Submission, sender=party)
-                    body = bytes(submission.upload)
-                    if submission.wants_answer:
-                        self._want_answer.add(party)
             except RemoteProtocolError as error:
                 self._complaints[party] = str(error)
                 continue
             self._proofs[stage, party] = self.context.proof(reply)
-            yield party, body
+            yield party, bytes(reply.body)
 
     def _leader_failed(self, why: str) -> RoundFailed:
         leader = self.round.leader

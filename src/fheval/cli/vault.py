@@ -96,13 +96,6 @@ def vault(
             rich_help_panel=_COLUMNS,
         ),
     ] = None,
-    check_results: Annotated[
-        bool,
-        typer.Option(
-            "--check-results",
-            help="Ask for the ciphertexts of every result, open them here as the leader did, and accept nothing else.",
-        ),
-    ] = False,
     state: StateOption = None,
     socket: SocketOption = None,
 ) -> None:
@@ -112,7 +105,7 @@ def vault(
     and `rounds` look at its ledger, also while it runs.
     """
     if context.invoked_subcommand is not None:
-        if any((kit, data, label_column, score_column, class_, cluster_column, check_results, state, socket)):
+        if any((kit, data, label_column, score_column, class_, cluster_column, state, socket)):
             raise ConfigError(
                 f"Give the options behind the command: fheval vault {context.invoked_subcommand} --kit KIT"
             )
@@ -126,7 +119,7 @@ def vault(
         cluster=cluster_column,
     )
     _log_to_standard_error()
-    run_vault(VaultFiles.of(kit, state, socket), DataSet(data, columns), check_results=check_results)
+    run_vault(VaultFiles.of(kit, state, socket), DataSet(data, columns))
 
 
 @app.command(epilog="Example: fheval vault status --kit ./kit")

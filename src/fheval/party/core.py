@@ -56,10 +56,7 @@ def utc_now() -> datetime:
 
 
 class VaultCore:
-    """One member's vault. Thread-safe; one request at a time.
-
-    With `check_results` it asks for the ciphertexts of every result, and accepts none that it did not open itself.
-    """
+    """One member's vault. Thread-safe; one request at a time."""
 
     def __init__(
         self,
@@ -70,7 +67,6 @@ class VaultCore:
         *,
         rng: Randomness | None = None,
         clock: Callable[[], datetime] = utc_now,
-        check_results: bool = False,
     ) -> None:
         self.name = kit.identity.name
         self._ledger = ledger
@@ -78,7 +74,6 @@ class VaultCore:
         self._engines = engines
         self._rng = rng or SystemRandomness()
         self._clock = clock
-        self._check_results = check_results
         self._lock = Lock()
         self._steps = self._steps_with(kit)
 
@@ -91,7 +86,7 @@ class VaultCore:
 
     def _steps_with(self, kit: Kit) -> Steps:
         self._ledger.use_policy(kit.policy.version, kit.policy.hash(), at=self._clock())
-        return Steps(kit, self._ledger, self._data, self._engines, self._rng, check_results=self._check_results)
+        return Steps(kit, self._ledger, self._data, self._engines, self._rng)
 
     def handle(self, data: bytes) -> bytes:
         """Answer one request, or refuse it in the one way there is."""

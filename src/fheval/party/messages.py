@@ -70,7 +70,7 @@ class Submit(Message, frozen=True, kw_only=True):
 class Relay(Message, frozen=True, kw_only=True):
     """Any later stage: the protocol's own message, and proofs of what it says about other members.
 
-    `shown` is for those who asked for it when they submitted: what the leader was given to open.
+    `shown` is for the study's checkers: what the leader was given to open.
     """
 
     round: str
@@ -107,13 +107,6 @@ class KeySetUp(Message, frozen=True, kw_only=True):
     public: PublicSetup
     box: Blob
     bundles: dict[str, bytes]
-
-
-class Submission(Message, frozen=True, kw_only=True):
-    """Answers `submit`: the protocol's own upload, and whether this party wants to open the answer itself."""
-
-    upload: Blob
-    wants_answer: bool
 
 
 class Refusal(Message, frozen=True, kw_only=True):

@@ -41,7 +41,7 @@ class VaultFiles:
         )
 
 
-def run_vault(files: VaultFiles, data: DataSet, *, check_results: bool = False) -> None:
+def run_vault(files: VaultFiles, data: DataSet) -> None:
     """Serve until SIGTERM or SIGINT; whatever cannot be used is refused before anybody can connect."""
     keep_memory_private()
     log_kinds_only()
@@ -54,7 +54,7 @@ def run_vault(files: VaultFiles, data: DataSet, *, check_results: bool = False) 
         load_engine()  # says why none loads
     with open_ledger(files.kit, kit.identity.name, files.ledger, now=utc_now()) as ledger:
         engines = {name: load_engine(name) for name in names}
-        core = VaultCore(kit, ledger, data, engines, check_results=check_results)
+        core = VaultCore(kit, ledger, data, engines)
         with (
             _listener(files.socket) as (listener, place),
             VaultServer(core.handle, listener) as server,
@@ -62,8 +62,6 @@ def run_vault(files: VaultFiles, data: DataSet, *, check_results: bool = False) 
         ):
             _log.info("The vault of %s listens on %s, policy version %d.", core.name, place, kit.policy.version)
             _log.info("Rounds may ask about: %s.", data.columns.in_words())
-            if check_results:
-                _log.info("It opens the ciphertexts of every result itself.")
             server.serve()
     _log.info("The vault of %s has stopped.", core.name)
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from fheval import wire
 from fheval.consortium import Kit
 from fheval.engines import Engine
 from fheval.errors import ConfigError, RemoteProtocolError
@@ -18,7 +17,7 @@ from fheval.party.context import RoundContext
 from fheval.party.data_set import DataSet
 from fheval.party.epoch import Keyring, make_keys
 from fheval.party.ledger import EpochBytes, Ledger, RoundRecord, Use
-from fheval.party.messages import Relay, Reply, Submission, Submit
+from fheval.party.messages import Relay, Submit
 from fheval.party.terms import releases_of
 from fheval.protocols.base import Answer, Seat, Stage
 from fheval.protocols.round import AGGREGATOR, PartySecrets
@@ -36,10 +35,7 @@ class Answered:
 
 
 class Steps:
-    """A member's part in rounds, with its own kit, data and engines; reads the ledger.
-
-    With `check_results` it opens the answer of every round that a leader opens, and does not rely on the leader's word.
-    """
+    """A member's part in rounds, with its own kit, data and engines; reads the ledger."""
 
     def __init__(
         self,
@@ -48,8 +44,6 @@ class Steps:
         data: DataSet,
         engines: Mapping[str, Engine],
         rng: Randomness,
-        *,
-        check_results: bool = False,
     ) -> None:
         self.kit = kit
         self.me = kit.identity.name
@@ -57,7 +51,6 @@ class Steps:
         self._data = data
         self._engines = engines
         self._rng = rng
-        self._check_results = check_results
         self._keyring = Keyring(kit, ledger)
 
     def set_up(self, context: RoundContext, *, now: datetime) -> Answered:
@@ -83,9 +76,8 @@ class Steps:
         # As many as are there already, and all but the last of this round's own.
         self.kit.policy.check_release(self._ledger.releases(counted.data_set) + releases - 1)
         seat = self._seat(context, secrets, contributions=counted.share.contributions)
-        upload = context.protocol.answer(seat, Stage.SUBMIT, b"").body
-        body = Submission(upload=wire.encode(upload), wants_answer=self._wants_answer(context))
-        return Answered(answer=Answer(body=body), keys=sealed, use=Use(data_set=counted.data_set, releases=releases))
+        answer = context.protocol.answer(seat, Stage.SUBMIT, b"")
+        return Answered(answer=answer, keys=sealed, use=Use(data_set=counted.data_set, releases=releases))
 
     def relay(
         self, context: RoundContext, stage: Stage, message: Relay, record: RoundRecord, *, now: datetime
@@ -100,7 +92,6 @@ class Steps:
             self._keyring.secrets(context, now=now),
             roster=record.roster,
             uploaded=uploaded,
-            checks=stage is Stage.BROADCAST and self._asked_for_answer(context),
             shown=None if message.shown is None else bytes(message.shown),
         )
         return Answered(answer=context.protocol.answer(seat, stage, body))
@@ -108,20 +99,6 @@ class Steps:
     def _seat(self, context: RoundContext, secrets: PartySecrets, **others: object) -> Seat:
         engine = self._engine(context)
         return Seat(engine=engine, round=context.round, me=self.me, secrets=secrets, rng=self._rng, **others)  # type: ignore[arg-type]
-
-    def _wants_answer(self, context: RoundContext) -> bool:
-        """Whoever opens the answer anyway need not ask for it."""
-        stages = context.protocol.stages_of(context.round, self.me)
-        return self._check_results and Stage.RESULT not in stages
-
-    def _asked_for_answer(self, context: RoundContext) -> bool:
-        """What this vault said when it submitted, even if it was started again with other options since."""
-        reply = self._ledger.reply(context.round.id, Stage.SUBMIT)
-        if reply is None:
-            # Several rounds came in between, and what was sent is no longer kept.
-            return self._wants_answer(context)
-        body = wire.decode(reply, Reply, sender=self.me).body
-        return wire.decode(body, Submission, sender=self.me).wants_answer
 
     def _engine(self, context: RoundContext) -> Engine:
         name = context.round.engine

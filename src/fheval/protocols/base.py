@@ -127,7 +127,7 @@ class Seat:
     """A member's place in a round: what its steps may use.
 
     `contributions` are there when it submits. `roster` is what a leader gave pads for. `uploaded` has proven to have
-    uploaded; None where nobody proves anything, in trials. A member that `checks` opens the answer that it is `shown`.
+    uploaded; None where nobody proves anything, in trials. A checker opens the answer that it is `shown`.
     """
 
     engine: Engine
@@ -138,7 +138,6 @@ class Seat:
     contributions: Sequence[Contribution] = field(default=(), repr=False)
     roster: tuple[str, ...] | None = None
     uploaded: tuple[str, ...] | None = None
-    checks: bool = False
     shown: bytes | None = field(default=None, repr=False)
 
     def require_uploads(self, roster: tuple[str, ...]) -> None:
@@ -397,7 +396,7 @@ class OpenedByLeader(Protocol):
         return Answer(body=sealed, roster=None if seat.roster else roster, verdict=verdict)
 
     def answer_broadcast(self, seat: Seat, body: bytes) -> Answer:
-        """Party: read what the leader found, and check it where this member said that it would."""
+        """Party: read what the leader found, and check it where the study names this member a checker."""
         round_ = seat.round
         told = party_unseal(round_, seat.secrets, decode(body, SealedVerdict, sender=round_.leader))
         round_.require_cohort(told.roster)
@@ -411,7 +410,7 @@ class OpenedByLeader(Protocol):
         if seat.me == round_.leader:
             # It noted its verdict when it opened the answer.
             return Answer(body=receipt)
-        return self._checked(seat, told, receipt) if seat.checks else Answer(body=receipt, verdict=told)
+        return self._checked(seat, told, receipt) if seat.me in round_.checkers else Answer(body=receipt, verdict=told)
 
     def _checked(self, seat: Seat, told: Verdict, receipt: Receipt) -> Answer:
         """Party: accept the leader's verdict if the ciphertexts say the same.
@@ -421,7 +420,7 @@ class OpenedByLeader(Protocol):
         release. The answer to the aggregator does not depend on what is found.
         """
         if seat.shown is None:
-            complaint = "The aggregator left out the ciphertexts, which this vault had asked for."
+            complaint = "The aggregator left out the ciphertexts, which a checker must get."
         elif not compare_digest(sha256(seat.shown).digest(), told.answer):
             complaint = "The ciphertexts are not those that the leader says it opened. This vault did not open them."
         else:

@@ -124,6 +124,7 @@ class Round:
 
     `precision` is the width of the release's rounding, None for an exact release. A round has forms or, where the
     parties consent to learn counts themselves, asks for so many `sums`: never both. `options` are the protocol's own.
+    `checkers` open the result as the leader does, if they are among the parties.
     """
 
     id: str
@@ -139,6 +140,7 @@ class Round:
     minimum_cohort: int = DEFAULT_MINIMUM_COHORT
     max_samples: int = DEFAULT_MAX_SAMPLES
     options: tuple[tuple[str, OptionValue], ...] = ()
+    checkers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if len(set(self.parties)) != len(self.parties):
