@@ -154,6 +154,14 @@ def work(evaluator: Evaluator, roles: Roles, data: bytes) -> None:
     roles.holder.decrypt(evaluator.dump(total))
 
 
+def adding(evaluator: Evaluator, roles: Roles, data: bytes, honest: bytes) -> None:
+    """What an aggregator does with an upload that it adds to others."""
+    total = evaluator.running_sum()
+    for each in (honest, data, honest):
+        total.add(total.read(each))
+    roles.holder.decrypt(evaluator.dump(total.total()))
+
+
 def outcome(attempt: Callable[[], object]) -> str:
     try:
         attempt()
@@ -171,6 +179,7 @@ def attacks(roles: Roles) -> Iterator[tuple[str, Callable[[], object]]]:
             data = roles.forged(container.CIPHERTEXT, honest, payload, limbs)
             yield f"ciphertext, {name}, {limbs}", partial(work, roles.evaluator, roles, data)
             yield f"decrypt, {name}, {limbs}", partial(roles.holder.decrypt, data)
+            yield f"added, {name}, {limbs}", partial(adding, roles.evaluator, roles, data, honest)
     for limbs in (0, 1, roles.loaded(np.ones(1, dtype=np.uint64)).limbs + 1, 255):
         data = roles.forged(container.CIPHERTEXT, honest, roles.payload(container.CIPHERTEXT, honest), limbs)
         yield f"ciphertext of {limbs} primes", partial(work, roles.evaluator, roles, data)

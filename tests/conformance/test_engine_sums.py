@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine_roles import Roles
-from fheval.engines import Vector
+from fheval.engines import Vector, container
 from fheval.errors import EngineError
 
 
@@ -25,6 +25,33 @@ def test_the_sum_of_several_uploads(roles: Roles, count: int) -> None:
         total.add(total.read(upload(roles, number)))
     ones = sum(range(count))
     assert opened(roles, total.total()).tolist() == [ones, 2 * ones, count]
+
+
+def test_many_uploads_add_up_to_what_adding_them_one_by_one_gives(roles: Roles) -> None:
+    """More than fit a word of 64 bits unreduced: sixteen of 60 bits do."""
+    uploads = [upload(roles, number) for number in range(3)]
+    total = roles.evaluator.running_sum()
+    expected = roles.evaluator.load(uploads[0])
+    total.add(total.read(uploads[0]))
+    for number in range(1, 50):
+        data = uploads[number % 3]
+        total.add(total.read(data))
+        roles.evaluator.accumulate(expected, roles.evaluator.load(data))
+    assert roles.evaluator.dump(total.total()) == roles.evaluator.dump(expected)
+
+
+def test_the_largest_residues_do_not_overflow_a_sum(roles: Roles) -> None:
+    if roles.engine.name != "openfhe":
+        pytest.skip("only openfhe's sums are sums of bare residues")
+    honest = upload(roles, 1)
+    total = roles.evaluator.running_sum()
+    primes = total._frame.primes  # type: ignore[attr-defined]
+    words = np.frombuffer(roles.payload(container.CIPHERTEXT, honest), dtype="<u8").reshape(len(primes), -1)
+    largest = roles.forged(container.CIPHERTEXT, honest, np.full_like(words, primes - 1).tobytes())
+    for _ in range(40):
+        total.add(total.read(largest))
+    found = roles.payload(container.CIPHERTEXT, roles.evaluator.dump(total.total()))
+    assert (np.frombuffer(found, dtype="<u8").reshape(words.shape) == primes - 40).all()
 
 
 def test_a_sum_goes_on_after_its_total_was_asked_for(roles: Roles) -> None:

@@ -135,14 +135,14 @@ class _LoadedSum(RunningSum):
             self._evaluator.accumulate(self._total, term)
 
     def total(self) -> Ciphertext:
-        return require_summand(self._total)
+        if self._total is None:
+            raise nothing_added()
+        return self._total
 
 
-def require_summand(total: Ciphertext | None) -> Ciphertext:
-    """Refuse to give a sum that nothing was added to."""
-    if total is None:
-        raise EngineError("There is no ciphertext in this sum yet. Wait for the first party.")
-    return total
+def nothing_added() -> EngineError:
+    """The error for a sum that is asked for before anything was added."""
+    return EngineError("There is no ciphertext in this sum yet. Wait for the first party.")
 
 
 def require_fresh(limbs: int, fresh: int) -> None:

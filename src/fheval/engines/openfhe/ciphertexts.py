@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import openfhe
 
 from fheval.engines import base, container
-from fheval.engines.base import Evaluator, RunningSum
+from fheval.engines.base import RunningSum
 from fheval.engines.container import Ciphertext, MemoryFile
 from fheval.engines.openfhe.residues import Frame, ResidueTable, bare, find_spans
 from fheval.engines.openfhe.setting import NAME, Setting, writer_of
@@ -57,16 +58,19 @@ class Frames:
         return self._by_limbs[limbs]
 
 
-class PairedSum(RunningSum):
-    """Adds the residues of two uploads before the library reads them, which takes five times as long as adding."""
+class ResidueSum(RunningSum):
+    """Adds checked residues as they arrive; the library reads the sum alone, since reading takes it ten times as long.
 
-    def __init__(self, evaluator: Evaluator, frames: Frames, limbs: int) -> None:
-        self._evaluator = evaluator
+    Sums stay below 2^64, and not below their primes: they are reduced when the next residue might not fit any more.
+    """
+
+    def __init__(self, frames: Frames, limbs: int) -> None:
         self._frames = frames
         self._limbs = limbs
         self._frame = frames.frame(limbs)
-        self._waiting: ResidueTable | None = None
-        self._total: Ciphertext | None = None
+        self._sum: ResidueTable | None = None
+        # The sum is at most that of so many residues; one that was reduced counts as one.
+        self._summands = 0
 
     def read(self, data: bytes) -> ResidueTable:
         limbs, payload = self._frames.unpack(data)
@@ -74,20 +78,20 @@ class PairedSum(RunningSum):
         return self._frame.checked(payload)
 
     def add(self, term: ResidueTable) -> None:
-        if self._waiting is None:
-            self._waiting = term
+        if self._sum is None:
+            self._sum = term.copy()
         else:
-            self._load(self._frame.added(self._waiting, term))
+            if self._summands == self._frame.room:
+                self._reduce(self._sum)
+            np.add(self._sum, term, out=self._sum)
+        self._summands += 1
 
     def total(self) -> Ciphertext:
-        if self._waiting is not None:
-            self._load(self._waiting)
-        return base.require_summand(self._total)
+        if self._sum is None:
+            raise base.nothing_added()
+        self._reduce(self._sum)
+        return self._frames.load(self._limbs, self._sum)
 
-    def _load(self, table: ResidueTable) -> None:
-        self._waiting = None
-        loaded = self._frames.load(self._limbs, table)
-        if self._total is None:
-            self._total = loaded
-        else:
-            self._evaluator.accumulate(self._total, loaded)
+    def _reduce(self, table: ResidueTable) -> None:
+        np.remainder(table, self._frame.primes, out=table)
+        self._summands = 1

@@ -17,7 +17,7 @@ import openfhe
 from fheval.engines import container
 from fheval.engines.base import Engine, Evaluator, KeyHolder, RunningSum
 from fheval.engines.container import Ciphertext, Keys, MemoryFile, PublicKeys
-from fheval.engines.openfhe.ciphertexts import Frames, PairedSum
+from fheval.engines.openfhe.ciphertexts import Frames, ResidueSum
 from fheval.engines.openfhe.setting import NAME, KeyKind, empty_key_maps, refusals, setting_of
 from fheval.engines.parameters import (
     Parameters,
@@ -79,7 +79,7 @@ class _Evaluator(Evaluator):
         return self._frames.read(data)
 
     def running_sum(self) -> RunningSum:
-        return PairedSum(self, self._frames, self._setting.limbs)
+        return ResidueSum(self._frames, self._setting.limbs)
 
     def dump(self, ciphertext: Ciphertext) -> bytes:
         return self._frames.write(ciphertext)

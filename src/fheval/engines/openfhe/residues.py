@@ -71,6 +71,8 @@ class Frame:
         self._size = WORD * ring
         self.shape = (len(spans), ring)
         self.primes = np.array([[span.prime] for span in spans], dtype=np.uint64)
+        # So many residues add up to less than 2^64, whichever prime they belong to.
+        self.room = (2**64 - 1) // (max(span.prime for span in spans) - 1)
 
     def checked(self, payload: memoryview) -> ResidueTable:
         """View bare residues as a table, a row for each vector; refuse any that is not below its prime."""
@@ -80,12 +82,6 @@ class Frame:
         if np.any(table.max(axis=1, keepdims=True) >= self.primes):
             raise EngineError("A ciphertext holds impossible residues. Ask the sender to send it again.")
         return table
-
-    def added(self, left: ResidueTable, right: ResidueTable) -> ResidueTable:
-        """left + right below the primes: where nothing is to be subtracted, the difference wraps and is larger."""
-        total = left + right
-        reduced: ResidueTable = np.minimum(total, total - self.primes, out=total)
-        return reduced
 
     def filled(self, table: ResidueTable) -> bytearray:
         """Set checked residues into the frame; the same buffer is used again by the next call."""
