@@ -15,6 +15,7 @@ LAYERS = (
     {"protocols"},
     {"metrics"},
     {"study"},
+    {"disclosure"},
     {"evaluation"},
     {"consortium"},
     {"party"},

@@ -47,6 +47,7 @@ COMMANDS = (
     ("demo", "fheval.cli.demo", "A real data set, five hospitals, both threat models, the pooled truth beside them."),
     ("evaluate", "fheval.cli.evaluate", "One round over one file for each party, all roles in this process."),
     ("simulate", "fheval.cli.simulate", "Split one data set at random among parties, then as evaluate."),
+    ("study", "fheval.cli.study", "Begin a study, show it in words, check what it gives away."),
     ("consortium", "fheval.cli.consortium", "Run a consortium: authority, kits, signed policy."),
     ("vault", "fheval.cli.vault", "Keep a party's keys and data, and answer rounds as the policy allows."),
     ("aggregator", "fheval.cli.aggregator", "Run a consortium's aggregator on Flower, and rounds."),

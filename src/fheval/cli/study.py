@@ -1,0 +1,145 @@
+"""`fheval study`: begin a study, read it in words, and learn what it gives away before anyone agrees to it."""
+
+from __future__ import annotations
+
+from math import isinf
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fheval.cli import REFUSED, STANDARD_OUTPUT, check_target, options, write_json
+from fheval.disclosure import disclosed_by, disclosure_in_words, study_in_words
+from fheval.errors import ConfigError
+from fheval.protocols import DEFAULT_PROTOCOL, PROTOCOLS
+from fheval.report.wording import size
+from fheval.study import Study
+
+if TYPE_CHECKING:
+    from fheval.counting import Table
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="What is asked and on what terms: begin a study, show it, check it.",
+    epilog="Examples:\n\nfheval study new sepsis.toml\n\nfheval study check sepsis.toml",
+)
+
+TEMPLATE = """\
+# A study: what is asked and on what terms, fixed before anyone counts. What is left out has the default of
+# `fheval evaluate`. `fheval study check FILE` says what it gives away, `fheval study show FILE` tells it in words.
+
+name = {name}
+
+# What is asked.
+metrics = ["auc", "recall@0.3"]
+# models = ["old", "new"]         # named, where there are several; each vault says which column is which
+# classes = ["a", "b", "c"]       # for labels other than 0 and 1: each class against the rest
+# interval = 0.95                 # around every number, from resamples
+
+# On what terms.
+protocol = "{protocol}"               # for an aggregator that {aggregator}
+precision = 1e-3                  # the width of the rounding, or "exact"
+reveals = "ratios"                # or "counts", if all agree that the counts may be worked out
+least_rows = 10_000               # in all; what `fheval study check` reckons with
+most_rows_per_party = 1_000_000
+minimum_cohort = 3                # with fewer parties nothing is released
+rounds = 4                        # how often it may be asked; each time over the same rows says a little more
+learns = "members"
+"""
+
+File = Annotated[Path, typer.Argument(metavar="FILE.toml", help="The study.", show_default=False)]
+
+
+@app.command(epilog="Example:\n\nfheval study new sepsis.toml")
+def new(file: File) -> None:
+    """Write a study to begin with, with a word on every line of it."""
+    if file.exists():
+        raise ConfigError(f"{file} exists already. Name another file, or change that one.")
+    name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in file.stem)
+    words = PROTOCOLS[DEFAULT_PROTOCOL].words
+    text = TEMPLATE.format(name=f'"{name}"', protocol=DEFAULT_PROTOCOL, aggregator=words.aggregator)
+    file.write_text(text, encoding="utf-8")
+    typer.echo(f"{file} is written. Change it, then: fheval study check {file}")
+
+
+@app.command(epilog="Example:\n\nfheval study show sepsis.toml")
+def show(file: File) -> None:
+    """Tell a study in words: what is asked, how, how often, and who learns what."""
+    for sentence in study_in_words(Study.from_file(file)):
+        typer.echo(sentence)
+
+
+@app.command(
+    epilog="Examples:\n\nfheval study check sepsis.toml\n\nfheval study check sepsis.toml --rows 5000 --json -"
+)
+def check(
+    file: File,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="How many rows all parties have at least.", show_default="the study's least_rows"
+        ),
+    ] = None,
+    engine: options.EngineName = None,
+    json: options.Json = None,
+) -> None:
+    """Say what a study gives away, and how large its messages are.
+
+    The exit status is 1 where a study that says it reveals ratios gives the counts behind them.
+    """
+    check_target(json)
+    study = Study.from_file(file)
+    found = disclosed_by(study, rows)
+    sizes = message_sizes(study, engine)
+    refused = found.reveals == "counts" and study.reveals == "ratios"
+    if json is not None:
+        content: dict[str, Any] = {
+            "reveals": found.reveals,
+            "candidates": None if isinf(found.candidates) else found.candidates,
+            "precision_needed": found.precision_needed,
+            "bytes": sizes,
+            "numbers": found.numbers,
+            "rows": found.rows,
+            "rounds": found.rounds,
+        }
+        write_json(json, content)
+    if json != STANDARD_OUTPUT:
+        sent = ", ".join(f"{name.replace('_', ' ')} {size(count)}" for name, count in sizes.items())
+        for sentence in (*disclosure_in_words(found), f"Messages: {sent}."):
+            typer.echo(sentence)
+        if refused:
+            typer.echo('It says that it reveals ratios. Change it, or say reveals = "counts" if all agree.', err=True)
+        elif found.reveals == "counts":
+            typer.echo("It says so, and all who accept it agree.")
+    if refused:
+        raise typer.Exit(REFUSED)
+
+
+def message_sizes(study: Study, engine: str | None = None) -> dict[str, int]:
+    """How large a round's messages are, measured on one with made-up rows: sizes do not depend on anybody's data.
+
+    Groups are found in the data, and those that a round has come on top.
+    """
+    import msgspec
+
+    from fheval.evaluation import evaluate_study
+
+    small = msgspec.structs.replace(study, least_rows=None, group_column=None)
+    parties = [made_up_rows(small) for _ in range(study.minimum_cohort)]
+    return evaluate_study(small, parties, engine=engine).bytes
+
+
+def made_up_rows(study: Study) -> Table:
+    """A few rows that a study can be asked about."""
+    from fheval.counting import Table
+
+    count = 2 * max(1, len(study.classes))
+    labels: list[Any] = [0, 1] * (count // 2)
+    scores: Any = [0.25, 0.75] * (count // 2)
+    if study.target_range is not None and any(spec.metric.targets for spec in study.specs):
+        labels = scores = list(study.target_range) * (count // 2)
+    if study.classes:
+        labels = [*study.classes, *study.classes]
+        scores = [[0.25 + 0.5 * (label == each) for each in study.classes] for label in labels]
+    clusters = [str(number) for number in range(count)] if study.by_cluster else None
+    return Table.of(labels, dict.fromkeys(study.models, scores), clusters=clusters)

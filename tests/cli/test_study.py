@@ -1,0 +1,91 @@
+"""`fheval study`: a study to begin with, in words, and what it gives away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.session import Session
+from fheval.study import Study
+
+FIVE = 'metrics = ["precision", "recall", "specificity", "npv", "accuracy"]\nleast_rows = 1000\nrounds = 1\n'
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "study.toml"
+    file.write_text(text)
+    return file
+
+
+def test_a_new_study_passes_its_own_check(fheval: Session, tmp_path: Path) -> None:
+    file = tmp_path / "my study.toml"
+    assert fheval("study", "new", file).status == 0
+    assert Study.from_file(file).name == "my-study"
+    done = fheval("study", "check", file)
+    assert (done.status, done.err) == (0, "")
+    assert "stay open" in done.out
+    again = fheval("study", "new", file)
+    assert again.status == 2
+    assert "exists already" in again.err
+
+
+def test_show_tells_it_in_words(fheval: Session, tmp_path: Path) -> None:
+    done = fheval("study", "show", written(tmp_path, FIVE))
+    assert (done.status, done.err) == (0, "")
+    assert "precision, recall, specificity, npv and accuracy" in done.out
+
+
+def test_the_contract_of_check(fheval: Session, tmp_path: Path) -> None:
+    done = fheval("study", "check", written(tmp_path, FIVE), "--json", "-")
+    assert done.status == 1
+    found = done.json()
+    assert {"reveals", "candidates", "precision_needed", "bytes", "numbers"} <= set(found)
+    assert (found["reveals"], found["numbers"]) == ("counts", 5)
+    assert found["candidates"] < 1
+    assert 1e-4 < found["precision_needed"] < 0.1
+    assert all(isinstance(size, int) and size > 0 for size in found["bytes"].values())
+
+
+def test_counts_are_an_informed_choice(fheval: Session, tmp_path: Path) -> None:
+    done = fheval("study", "check", written(tmp_path, FIVE + 'reveals = "counts"\n'))
+    assert (done.status, done.err) == (0, "")
+
+
+def test_the_precision_that_is_proposed_passes(fheval: Session, tmp_path: Path) -> None:
+    needed = fheval("study", "check", written(tmp_path, FIVE), "--json", "-").json()["precision_needed"]
+    assert fheval("study", "check", written(tmp_path, FIVE + f"precision = {needed}\n")).status == 0
+
+
+def test_more_rows_reveal_less(fheval: Session, tmp_path: Path) -> None:
+    assert fheval("study", "check", written(tmp_path, FIVE), "--rows", "1000000").status == 0
+
+
+def test_the_sizes_are_those_of_a_round(fheval: Session, tmp_path: Path) -> None:
+    """Whatever is asked, and with other data and parties."""
+    file = written(tmp_path, 'metrics = ["auc", "f1"]\ndecision_points = 30\n')
+    told = fheval("study", "check", file, "--json", "-").json()["bytes"]
+    parties: list[str | Path] = []
+    for number in range(3):
+        data = tmp_path / f"{number}.csv"
+        data.write_text("label,score\n" + "".join(f"{row % 2},0.{row % 9}\n" for row in range(100 + 50 * number)))
+        parties += ["--party", data]
+    found = fheval("evaluate", *parties, "--study", file, "--json", "-").json()["bytes"]
+    assert found == pytest.approx(told, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'classes = ["a", "b", "c"]\ndecision_points = 20\n',
+        'metrics = ["mae", "r2"]\ntarget_range = [10, 120]\n',
+        "interval = 0.9\nreplicates = 40\nby_cluster = true\ndecision_points = 20\n",
+        'group_column = "sex"\ndecision_points = 20\n',
+        'release = "curve"\nreveals = "counts"\ndecision_points = 20\n',
+        'models = ["old", "new"]\ndecision_points = 20\nscores = "logit"\n',
+    ],
+)
+def test_every_kind_of_study_has_sizes(fheval: Session, tmp_path: Path, text: str) -> None:
+    done = fheval("study", "check", written(tmp_path, text), "--json", "-")
+    assert done.err == ""
+    assert done.json()["bytes"]["party_upload"] > 0
