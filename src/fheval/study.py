@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 
 from fheval.counting import UNNAMED, Grid
+from fheval.counting.grid import DEFAULT_KIND, DEFAULT_POINTS, PLACED
 from fheval.errors import CapacityError, ConfigError, RemoteProtocolError
 from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE, Rule
 from fheval.metrics.registry import Spec, parse_spec
@@ -48,7 +49,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-DEFAULT_DECISION_POINTS = 1000
 # Two hundred resamples at 1,000 points would fill a hundred ciphertexts; binning at 100 adds little to an interval.
 RESAMPLED_DECISION_POINTS = 100
 
@@ -147,7 +147,7 @@ class Study(Message, frozen=True, kw_only=True):
         cls,
         *,
         decision_points: int | Grid | None = None,
-        grid: str | Sequence[float] = "even",
+        grid: str | Sequence[float] = DEFAULT_KIND,
         scores: Literal["probability", "logit"] = "probability",
         interval: float | None = None,
         replicates: int = DEFAULT_REPLICATES,
@@ -160,7 +160,7 @@ class Study(Message, frozen=True, kw_only=True):
         `others` are fields of a study, or options of its protocol.
 
         >>> Study.of(metrics=["auc", "f1@0.3"], decision_points=100).grid
-        Grid.even(100)
+        Grid.wide(100)
         """
         if "options" in others:
             raise _no_field("options")
@@ -379,12 +379,11 @@ def _chosen_grid(
         if points is not None or scores != "probability":
             raise StudyError("The grid lists the decision points. Leave their number and the kind of scores out.")
         return Grid.explicit(_converted("grid", grid, tuple[float, ...]))
-    if grid not in ("even", "logit"):
-        raise StudyError(f"There is no grid {grid!r}. Use even, logit, or a list of decision points.")
+    if grid not in PLACED:
+        raise StudyError(f"There is no grid {grid!r}. Use {', '.join(PLACED)}, or a list of decision points.")
     if points is None:
-        points = RESAMPLED_DECISION_POINTS if resampled else DEFAULT_DECISION_POINTS
-    make = Grid.even if grid == "even" else Grid.logit
-    return make(_plain(points), scores=_converted("scores", scores, Literal["probability", "logit"]))
+        points = RESAMPLED_DECISION_POINTS if resampled else DEFAULT_POINTS
+    return PLACED[grid](_plain(points), scores=_converted("scores", scores, Literal["probability", "logit"]))
 
 
 def _require_enough(level: float, replicates: int) -> None:

@@ -101,7 +101,7 @@ def test_more_samples_than_the_public_bound_are_refused(fheval: Session, parties
         (["--party", "a.csv", "--precision", "fine"], "--precision fine is no width between 0 and 1."),
         (["--party", "a.csv", "--precision", "nan"], "--precision nan is no width between 0 and 1."),
         (["--party", "a.csv", "--precision", "1"], "--precision 1 is no width between 0 and 1."),
-        (["--party", "a.csv", "--grid", "evn"], "--grid evn is neither even nor logit nor a file."),
+        (["--party", "a.csv", "--grid", "evn"], "--grid evn is none of wide, even, logit, and no file."),
         (["--party", "a.csv", "--decision-points", "1"], "A curve needs at least 2 decision points, not 1."),
         (["--party", "a.csv", "--decision-points", "many"], "Invalid value for '--decision-points'"),
         (["--party", "a.csv", "--packing", "tight"], "Invalid value for '--packing': "),

@@ -138,8 +138,8 @@ def test_a_round_among_processes(kits: Path, fheval: Session) -> None:
         log = stopped(vaults["cedar"])
     assert shown[0] == shown[1]
     (found,) = shown[0]["rounds"]
-    pooled = sum((count_file(kits.parents[1] / f"{name}.csv", POINTS) for name in NAMES[1:]),
-                 count_file(kits.parents[1] / f"{NAMES[0]}.csv", POINTS)).auc()  # fmt: skip
+    pooled = sum((count_file(kits.parents[1] / f"{name}.csv", Grid.even(POINTS)) for name in NAMES[1:]),
+                 count_file(kits.parents[1] / f"{NAMES[0]}.csv", Grid.even(POINTS))).auc()  # fmt: skip
     assert found["auc"] == pytest.approx(pooled, abs=1e-4)
     assert (found["state"], found["roster"], found["round"]) == ("released", list(NAMES), report.round.id)
     assert found["checked"] == (report.round.leader == "birch")
@@ -161,7 +161,7 @@ def test_two_models_among_processes(kits: Path, fheval: Session, folder: Path) -
         lines = "".join(f"{label},{one},{two},{row // 4}\n" for label, one, two, row in rows)
         (folder / f"{name}.csv").write_text("sick,risk v1,second,patient\n" + lines)
         for model, counts in pooled.items():
-            counts.append(Counts.from_scores(labels, scores[model], POINTS))
+            counts.append(Counts.from_scores(labels, scores[model], Grid.even(POINTS)))
     options = ["--label-column", "sick", "--score-column", "first=risk v1", "--score-column", "second"]
     study = replace(ONE_AUC, models=("first", "second"), replicates=40, interval=0.95, by_cluster=True)
     with running(kits, *NAMES, options=[*options, "--cluster-column", "patient"]) as vaults:

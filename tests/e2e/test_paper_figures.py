@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fheval import Counts, Result, evaluate
+from fheval import Counts, Grid, Result, evaluate
 from fheval.counting import read_pair
 from fheval.engines import Engine, available_engines, load_engine
 from fheval_lab.clear import ClearEngine
@@ -57,13 +57,18 @@ def split(name: str, seed: int) -> list[Arrays]:
 
 def private(name: str, n: int, engine: Engine, *, seed: int = 1) -> Result:
     return evaluate(
-        split(name, seed), protocol="paper-semi-honest", decision_points=n, precision="exact", engine=engine
+        split(name, seed),
+        protocol="paper-semi-honest",
+        decision_points=n,
+        grid="even",
+        precision="exact",
+        engine=engine,
     )
 
 
 def check(result: Result, name: str, n: int) -> None:
     assert (result.parties, result.decision_points, result.precision) == (PARTIES, n, "exact")
-    assert result.auc == pytest.approx(Counts.from_scores(*published(name), n).auc(), abs=OF_COUNTS)
+    assert result.auc == pytest.approx(Counts.from_scores(*published(name), Grid.even(n)).auc(), abs=OF_COUNTS)
     *figures, off = PRINTED[name]
     assert result.auc == pytest.approx(figures[POINTS.index(n)], abs=off)
 

@@ -56,7 +56,7 @@ class Parties:
             np.loadtxt(self.root / name / "data.csv", delimiter=",", skiprows=1) for name in names or self.members
         ]
         rows = np.concatenate(columns)
-        return float(Counts.from_scores(rows[:, 0].astype(int), rows[:, 1], POINTS).auc())
+        return float(Counts.from_scores(rows[:, 0].astype(int), rows[:, 1], Grid.even(POINTS)).auc())
 
 
 def make_parties(root: Path, number: int) -> Parties:

@@ -17,6 +17,7 @@ from fheval.counting import Counts, Grid
 
 sizes = st.integers(min_value=2, max_value=130)
 grids = st.one_of(
+    sizes.map(Grid.wide),
     sizes.map(Grid.even),
     sizes.map(Grid.logit),
     st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40, unique=True).map(
@@ -24,7 +25,9 @@ grids = st.one_of(
     ),
 )
 logit_grids = st.one_of(
-    sizes.map(lambda n: Grid.even(n, scores="logit")), sizes.map(lambda n: Grid.logit(n, scores="logit"))
+    sizes.map(lambda n: Grid.wide(n, scores="logit")),
+    sizes.map(lambda n: Grid.even(n, scores="logit")),
+    sizes.map(lambda n: Grid.logit(n, scores="logit")),
 )
 
 
@@ -101,7 +104,9 @@ def test_with_one_score_a_bin_the_auc_is_scikit_learns(data: st.DataObject, n: i
     labels = data.draw(st.lists(st.integers(0, 1), min_size=len(bins), max_size=len(bins)))
     labels[:2] = [0, 1]
     scores = [(place + 0.5) / (n - 1) for place in bins]
-    assert Counts.from_scores(labels, scores, n).auc() == pytest.approx(roc_auc_score(labels, scores), abs=1e-12)
+    assert Counts.from_scores(labels, scores, Grid.even(n)).auc() == pytest.approx(
+        roc_auc_score(labels, scores), abs=1e-12
+    )
 
 
 @settings(max_examples=25)
@@ -110,7 +115,7 @@ def test_binning_moves_the_auc_by_at_most_half_of_the_pairs_that_share_a_bin(see
     rng = np.random.default_rng(seed)
     labels = np.concatenate(([0, 1], rng.integers(0, 2, size=300)))
     scores = np.clip(rng.normal(0.4 + 0.2 * labels, 0.2), 0, 1)
-    counts = Counts.from_scores(labels, scores, n)
+    counts = Counts.from_scores(labels, scores, Grid.even(n))
     sharing = int((np.diff(counts.tp) * counts.f).sum())
     bound = sharing / counts.denominator()
     assert abs(counts.auc() - roc_auc_score(labels, scores)) <= bound + 1e-12

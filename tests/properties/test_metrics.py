@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import metrics_oracle
-from fheval import Table, UndefinedMetric, evaluate
+from fheval import Grid, Table, UndefinedMetric, evaluate
 from fheval.evaluation.tally import tally_party
 from fheval.metrics.registry import METRICS
 from fheval.protocols.round import Contribution, Form
@@ -69,7 +69,7 @@ def ratio(form: Form, shares: Sequence[Contribution]) -> float | None:
 
 
 def a_study(points: int = POINTS, **others: Any) -> Study:
-    return Study.of(decision_points=points, max_samples=64, **others)
+    return Study.of(decision_points=Grid.even(points), max_samples=64, **others)
 
 
 def computed(study: Study, parties: Sequence[Party]) -> dict[str, float | None]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fheval.counting import Counts
+from fheval.counting import Counts, Grid
 from fheval.errors import ConfigError, InputError, UndefinedMetric
 from fheval.secrets import Secret, derive, integer_below
 from fheval_lab.baselines import optional
@@ -46,7 +46,7 @@ def published(suffix: str, parties: int = 15) -> Parties:
 def trapezoidal_auc(parties: list[tuple[NDArray[np.int64], NDArray[np.float64]]]) -> float:
     """That of the pooled counts at 25 decision points."""
     labels, scores = (np.concatenate(arrays) for arrays in zip(*parties, strict=True))
-    return Counts.from_scores(labels, scores, decision_points=25).auc()
+    return Counts.from_scores(labels, scores, Grid.even(25)).auc()
 
 
 def no_noise(values: list[int]) -> list[int]:
@@ -62,7 +62,7 @@ def test_statistics_are_the_confusion_matrix() -> None:
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_without_noise_every_estimator_is_the_trapezoidal_auc(estimator: Estimator) -> None:
     parties = some_parties()
-    statistics = [party_statistics(Counts.from_scores(*party, decision_points=25)) for party in parties]
+    statistics = [party_statistics(Counts.from_scores(*party, Grid.even(25))) for party in parties]
     values = ESTIMATORS[estimator](*aggregator_add(statistics, no_noise, repetitions=2))
     assert values == pytest.approx([trapezoidal_auc(parties)] * 2, abs=1e-12)
 

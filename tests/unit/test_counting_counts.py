@@ -15,13 +15,13 @@ from fheval.errors import ConfigError, InputError, UndefinedMetric
 
 
 def test_a_score_equal_to_a_point_is_not_above_it_and_the_last_point_counts_all() -> None:
-    counts = Counts.from_scores([1, 1, 1, 0, 0], [1.0, 0.5, 0.0, 0.5, 0.0], decision_points=3)
+    counts = Counts.from_scores([1, 1, 1, 0, 0], [1.0, 0.5, 0.0, 0.5, 0.0], Grid.even(3))
     assert counts.tp.tolist() == [0, 1, 3]
     assert counts.fp.tolist() == [0, 0, 2]
 
 
 def test_derived_vectors_and_integers_are_those_of_the_formulas() -> None:
-    counts = Counts.from_scores([1, 0, 1, 0, 1], [0.9, 0.8, 0.6, 0.3, 0.1], decision_points=5)
+    counts = Counts.from_scores([1, 0, 1, 0, 1], [0.9, 0.8, 0.6, 0.3, 0.1], Grid.even(5))
     assert counts.tp.tolist() == [0, 1, 2, 2, 3]
     assert counts.fp.tolist() == [0, 1, 1, 2, 2]
     assert counts.t.tolist() == [1, 3, 4, 5]
@@ -43,7 +43,7 @@ def test_logits_are_counted_where_their_probabilities_are() -> None:
     logits = rng.normal(scale=4, size=2000)
     labels = rng.integers(0, 2, size=2000)
     probabilities = 1 / (1 + np.exp(-logits))
-    for make in (Grid.even, Grid.logit):
+    for make in (Grid.wide, Grid.even, Grid.logit):
         assert np.array_equal(
             Counts.from_scores(labels, logits, make(100, scores="logit")).tp,
             Counts.from_scores(labels, probabilities, make(100)).tp,
@@ -61,7 +61,7 @@ def test_labels_of_any_type_count_the_same(dtype: Any) -> None:
 def test_scores_of_any_type_are_compared_as_float64(dtype: Any) -> None:
     scores = np.array([0.0, 1.0, 0.3, 0.1, 0.7, 0.9]).astype(dtype)
     labels = [0, 1, 0, 1, 1, 0]
-    counts = Counts.from_scores(labels, scores, 11)
+    counts = Counts.from_scores(labels, scores, Grid.even(11))
     tp, fp = naive_counts(labels, [float(score) for score in scores], Grid.even(11).points.tolist())
     assert (counts.tp.tolist(), counts.fp.tolist()) == (tp, fp)
 
@@ -89,13 +89,13 @@ def test_neither_order_nor_split_matters() -> None:
 def test_a_large_grid_counts_exactly() -> None:
     rng = np.random.default_rng(9)
     labels, scores = rng.integers(0, 2, size=90_000), rng.random(90_000)
-    counts = Counts.from_scores(labels, scores, 40_001)
+    counts = Counts.from_scores(labels, scores, Grid.even(40_001))
     below = np.searchsorted(np.sort(scores[labels == 1]), Grid.even(40_001).points, side="right")
     assert np.array_equal(counts.tp, labels.sum() - below)
 
 
 def test_merging_needs_the_same_grid() -> None:
-    with pytest.raises(InputError, match=r"Grid.even\(10\) and at Grid.even\(11\)"):
+    with pytest.raises(InputError, match=r"Grid.wide\(10\) and at Grid.wide\(11\)"):
         Counts.zero(10) + Counts.zero(11)
     with pytest.raises(TypeError):
         Counts.zero(10) + 0  # type: ignore[operator]
@@ -125,7 +125,7 @@ def test_what_cannot_be_counts_is_refused(name: str, values: Any) -> None:
 
 
 def test_counts_are_read_only_and_do_not_print() -> None:
-    counts = Counts.from_scores([1, 0], [0.9, 0.1], 10)
+    counts = Counts.from_scores([1, 0], [0.9, 0.1], Grid.even(10))
     assert repr(counts) == "<Counts at Grid.even(10)>"
     for array in (counts.tp, counts.fp):
         with pytest.raises(ValueError, match="read-only"):
@@ -168,10 +168,18 @@ def test_bad_input_deep_inside_an_array_is_named_with_its_source() -> None:
 
 
 def test_negative_zero_is_a_score_like_zero() -> None:
-    assert Counts.from_scores([1, 0], [-0.0, 0.0], 5).tp.tolist() == [0, 0, 0, 0, 1]
+    assert Counts.from_scores([1, 0], [-0.0, 0.0], Grid.even(5)).tp.tolist() == [0, 0, 0, 0, 1]
 
 
-@pytest.mark.parametrize("grid", [Grid.even(10, scores="logit"), Grid.logit(10, scores="logit"), Grid.explicit([1, 0])])
+@pytest.mark.parametrize(
+    "grid",
+    [
+        Grid.wide(10, scores="logit"),
+        Grid.even(10, scores="logit"),
+        Grid.logit(10, scores="logit"),
+        Grid.explicit([1, 0]),
+    ],
+)
 def test_only_finite_scores_go_with_any_scale(grid: Grid) -> None:
     assert Counts.from_scores([1, 0], [1e308, -1e308], grid).samples == 2
     with pytest.raises(InputError, match="row 2, column 'scores': the score -inf is not a finite number"):

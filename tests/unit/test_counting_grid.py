@@ -15,6 +15,10 @@ from fheval.errors import ConfigError, RemoteProtocolError
 from fheval.wire import Message, decode, encode
 
 ALL_GRIDS = [
+    Grid.wide(2),
+    Grid.wide(3),
+    Grid.wide(1000),
+    Grid.wide(100, scores="logit"),
     Grid.even(2),
     Grid.even(100),
     Grid.even(101, scores="logit"),
@@ -46,6 +50,20 @@ def test_points_strictly_decrease_and_are_read_only(grid: Grid) -> None:
     assert (grid.cuts[1:] < grid.cuts[:-1]).all()
     with pytest.raises(ValueError, match="read-only"):
         grid.points[0] = 2.0
+
+
+def test_wide_points_have_logits_that_are_even_in_arsinh() -> None:
+    points = Grid.wide(101).points
+    assert (points[0], points[50], points[-1]) == (1.0, 0.5, 0.0)
+    logits = Grid.wide(101, scores="logit").cuts[1:-1]
+    np.testing.assert_allclose(np.arcsinh(logits / 4), np.arcsinh(7.5) * np.linspace(1, -1, 99), atol=1e-13)
+    np.testing.assert_allclose(points[51:-1], 1 / (1 + np.exp(-logits[50:])), rtol=1e-14)
+
+
+def test_a_wide_grid_has_no_more_points_than_floats_can_tell_apart() -> None:
+    assert (np.diff(Grid.wide(1 << 16).points) < 0).all()
+    with pytest.raises(ConfigError, match="at most 65536 points"):
+        Grid.wide((1 << 16) + 1)
 
 
 def test_logit_points_are_evenly_spaced_logits_between_one_and_zero() -> None:

@@ -168,14 +168,14 @@ def test_columns_may_be_named(tmp_path: Path) -> None:
     table = frame(labels, scores, "died", "p(death)").with_columns(label=pl.lit(7), y=pl.lit("?"))
     table.write_csv(tmp_path / "a.csv")
     table.write_parquet(tmp_path / "a.parquet")
-    expected = Counts.from_scores(labels, scores, 11)
+    expected = Counts.from_scores(labels, scores, Grid.even(11))
     for name in ("a.csv", "a.parquet"):
-        assert count_file(tmp_path / name, 11, label_column="died", score_column="p(death)") == expected
+        assert count_file(tmp_path / name, Grid.even(11), label_column="died", score_column="p(death)") == expected
 
 
 def test_text_scores_are_read_as_the_nearest_float(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("label,score\n1,0.3\n1,0.30000000000000004\n0,3e-1\n0,.29999999999999998\n")
-    counts = count_file(tmp_path / "a.csv", 11)
+    counts = count_file(tmp_path / "a.csv", Grid.even(11))
     assert counts.tp[7] == 1
     assert counts.fp[7] == 0
 

@@ -43,7 +43,7 @@ SEED = Secret(bytes(range(32)))
 
 
 def ask(parties: Any, **options: Any) -> Result:
-    return evaluate(parties, release="curve", allow_curves=True, decision_points=POINTS, **options)
+    return evaluate(parties, release="curve", allow_curves=True, decision_points=Grid.even(POINTS), **options)
 
 
 def on_the_points(rng: np.random.Generator, rows: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

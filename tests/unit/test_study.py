@@ -81,7 +81,7 @@ def test_bytes_come_back_as_the_same_study(change: dict[str, Any]) -> None:
 
 def test_studies_that_ask_the_same_have_the_same_hash_however_they_were_made() -> None:
     text = 'metrics = ["auc"]\nprotocol = "padded-verified"\nruns = 3\nprecision = "exact"\ndecision_points = 50'
-    made = Study.of(protocol="padded-verified", runs=3, decision_points=Grid.even(50))
+    made = Study.of(protocol="padded-verified", runs=3, decision_points=Grid.wide(50))
     assert Study.from_toml(text).hash() == made.hash()
     # What is the default is left out, written or not.
     assert Study.of(protocol="padded-verified", runs=1).hash() == Study.of(protocol="padded-verified").hash()
@@ -135,7 +135,7 @@ def test_a_study_of_any_length_is_not_read() -> None:
 
 def test_what_is_not_said_has_the_default_of_evaluate() -> None:
     study = Study.of()
-    assert study == Study(grid=Grid.even(1000), protocol="padded", precision=1e-4)
+    assert study == Study(grid=Grid.wide(1000), protocol="padded", precision=1e-4)
     assert (study.metrics, study.models, study.interval, study.replicates) == (("auc",), ("",), None, 0)
     assert (study.minimum_cohort, study.max_samples, study.release) == (3, 1 << 24, "ratios")
     assert study.is_one_auc
@@ -145,7 +145,7 @@ def test_an_interval_brings_resamples_and_fewer_points() -> None:
     study = Study.of(interval=0.95)
     assert (study.replicates, len(study.grid)) == (DEFAULT_REPLICATES, 100)
     assert not study.is_one_auc
-    assert Study.of(interval=0.9, replicates=60, decision_points=30).grid == Grid.even(30)
+    assert Study.of(interval=0.9, replicates=60, decision_points=30).grid == Grid.wide(30)
     assert Study.of(replicates=60).replicates == 0
 
 
@@ -165,10 +165,11 @@ def test_options_of_other_protocols_may_stand_there_at_their_defaults() -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"decision_points": 7}, Grid.even(7)),
+        ({"decision_points": 7}, Grid.wide(7)),
+        ({"decision_points": 7, "grid": "even"}, Grid.even(7)),
         ({"decision_points": Grid.logit(9)}, Grid.logit(9)),
         ({"decision_points": 7, "grid": "logit"}, Grid.logit(7)),
-        ({"decision_points": 7, "scores": "logit"}, Grid.even(7, scores="logit")),
+        ({"decision_points": 7, "scores": "logit"}, Grid.wide(7, scores="logit")),
         ({"grid": [4, 0, -4]}, Grid.explicit([4, 0, -4])),
     ],
     ids=str,

@@ -167,7 +167,7 @@ class Trial:
 
     def pooled(self, names: Sequence[str] = NAMES) -> float:
         """The AUC over these members' data."""
-        return reduce(add, (count_file(self.data(name), POINTS) for name in names)).auc()
+        return reduce(add, (count_file(self.data(name), Grid.even(POINTS)) for name in names)).auc()
 
 
 def make_consortium(folder: Path, rules: Rules = RULES) -> Consortium:

@@ -20,13 +20,13 @@ from rich.text import Text
 from fheval.cli import STANDARD_OUTPUT, check_target, options, write_json
 from fheval.cli.progress import round_bar
 from fheval.counting import Counts
+from fheval.counting.grid import DEFAULT_POINTS
 from fheval.engines import Engine, load_engine
 from fheval.errors import UndefinedMetric
 from fheval.evaluation import Result, evaluate
 from fheval.protocols import padded, padded_verified
 from fheval.report.account import account_of
 from fheval.report.wording import MOST_DECIMALS, release_in_words, shown_auc, verified_in_words, warning, words_of
-from fheval.study import DEFAULT_DECISION_POINTS
 from fheval.version import __version__
 
 FILE = Path(__file__).with_suffix(".csv")
@@ -119,7 +119,7 @@ def demo(
     scikit-learn, is evaluated over five hospitals without pooling their data.
     """
     check_target(json)
-    points = DEFAULT_DECISION_POINTS if decision_points is None else decision_points
+    points = DEFAULT_POINTS if decision_points is None else decision_points
     found = demonstrate(load_engine(engine), points, quiet=quiet)
     if json is not None:
         write_json(json, found.to_dict())

@@ -18,12 +18,13 @@ import typer
 
 from fheval.counting import UNNAMED, Grid
 from fheval.counting.delimited import text_column
+from fheval.counting.grid import DEFAULT_KIND, DEFAULT_POINTS, PLACED
 from fheval.errors import ConfigError
 from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE
 from fheval.metrics.registry import METRICS
 from fheval.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from fheval.protocols.round import DEFAULT_MAX_SAMPLES, DEFAULT_MINIMUM_COHORT
-from fheval.study import DEFAULT_DECISION_POINTS, DEFAULT_REPLICATES, EXACT, RESAMPLED_DECISION_POINTS, Study
+from fheval.study import DEFAULT_REPLICATES, EXACT, RESAMPLED_DECISION_POINTS, Study
 
 _ASKED = "What is asked"
 _COUNTING = "Counting"
@@ -81,16 +82,16 @@ DecisionPoints = Annotated[
     typer.Option(
         metavar="N",
         help="How many decision points the curve has.",
-        show_default=f"{DEFAULT_DECISION_POINTS}, with --ci {RESAMPLED_DECISION_POINTS}",
+        show_default=f"{DEFAULT_POINTS}, with --ci {RESAMPLED_DECISION_POINTS}",
         rich_help_panel=_COUNTING,
     ),
 ]
 GridChoice = Annotated[
     str,
     typer.Option(
-        metavar="even|logit|FILE",
-        help="Where they lie: evenly, evenly on the logit scale (for scores that crowd near 0 or 1), "
-        "or as listed in a file, highest first, one a line.",
+        metavar=f"{'|'.join(PLACED)}|FILE",
+        help="Where they lie: close together around 0.5 and ever wider apart towards 0 and 1 (for any scores), evenly, "
+        "evenly on the logit scale, or as listed in a file, highest first, one a line.",
         rich_help_panel=_COUNTING,
     ),
 ]
@@ -197,7 +198,7 @@ _STUDY_OPTIONS: dict[str, tuple[Any, Any]] = {
     ),
     "allow_curves": _option(bool, False, _ASKED, "Say that all parties agreed to --release curve.", "--allow-curves"),
     "decision_points": (DecisionPoints, None),
-    "grid": (GridChoice, "even"),
+    "grid": (GridChoice, DEFAULT_KIND),
     "score_kind": (ScoreKindOption, ScoreKind.PROBABILITY),
     "precision": _option(
         str | None,
@@ -332,13 +333,12 @@ def chosen_grid(choice: str, decision_points: int | None, score_kind: ScoreKind,
     >>> chosen_grid("logit", 50, ScoreKind.PROBABILITY)
     Grid.logit(50)
     """
-    if choice in ("even", "logit"):
-        make = Grid.even if choice == "even" else Grid.logit
-        otherwise = RESAMPLED_DECISION_POINTS if resampled else DEFAULT_DECISION_POINTS
-        return make(otherwise if decision_points is None else decision_points, scores=score_kind.value)
+    if choice in PLACED:
+        otherwise = RESAMPLED_DECISION_POINTS if resampled else DEFAULT_POINTS
+        return PLACED[choice](otherwise if decision_points is None else decision_points, scores=score_kind.value)
     file = Path(choice)
     if not file.is_file():
-        raise ConfigError(f"--grid {file} is neither even nor logit nor a file. Check the spelling.")
+        raise ConfigError(f"--grid {file} is none of {', '.join(PLACED)}, and no file. Check the spelling.")
     if decision_points is not None:
         raise ConfigError(f"--grid {file} lists the decision points. Leave --decision-points out.")
     if score_kind is not ScoreKind.PROBABILITY:

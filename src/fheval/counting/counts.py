@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fheval.counting.chunks import Chunk, chunk_of_arrays
-from fheval.counting.grid import Grid, as_grid
+from fheval.counting.grid import DEFAULT_POINTS, Grid, as_grid
 from fheval.errors import InputError, UndefinedMetric
 
 # T^n = TP^n + TP^{n-1} must fit an int64.
@@ -30,7 +30,7 @@ class Counts:
     A sample is positive at θ_n when its score is above θ_n, strictly; the last point counts every sample.
     `tp` and `fp` are read-only int64 arrays of shape (N,), never decreasing, from 0 up to the class's total.
 
-    >>> counts = Counts.from_scores([1, 0, 1, 0], [0.9, 0.5, 0.4, 0.0], decision_points=3)
+    >>> counts = Counts.from_scores([1, 0, 1, 0], [0.9, 0.5, 0.4, 0.0], Grid.even(3))
     >>> counts.tp.tolist(), counts.fp.tolist()
     ([0, 1, 2], [0, 0, 2])
     >>> counts.auc()
@@ -49,7 +49,12 @@ class Counts:
 
     @classmethod
     def from_scores(
-        cls, labels: ArrayLike, scores: ArrayLike, decision_points: int | Grid = 1000, *, source: str | None = None
+        cls,
+        labels: ArrayLike,
+        scores: ArrayLike,
+        decision_points: int | Grid = DEFAULT_POINTS,
+        *,
+        source: str | None = None,
     ) -> Counts:
         """Count labels (0 or 1; integers, floats or booleans) and scores, row by row the same sample.
 
@@ -60,7 +65,7 @@ class Counts:
         )
 
     @classmethod
-    def zero(cls, decision_points: int | Grid = 1000) -> Counts:
+    def zero(cls, decision_points: int | Grid = DEFAULT_POINTS) -> Counts:
         """Return the counts of no samples at all, the neutral element of `+`."""
         grid = as_grid(decision_points)
         nothing = np.zeros(len(grid), dtype=np.int64)
@@ -130,7 +135,9 @@ class Counts:
         return f"<Counts at {self.grid}>"
 
 
-def count_chunks(chunks: Iterable[Chunk], decision_points: int | Grid = 1000, *, source: str = "The data") -> Counts:
+def count_chunks(
+    chunks: Iterable[Chunk], decision_points: int | Grid = DEFAULT_POINTS, *, source: str = "The data"
+) -> Counts:
     """Count chunks one at a time; no more than one is held. `source` names them all if there are no rows."""
     tally = Tally(as_grid(decision_points))
     rows = 0

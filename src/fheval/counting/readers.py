@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from fheval.counting.chunks import LABEL_NAMES, SCORE_NAMES, Chunk, ColumnChunk, Place, Wanted, label_and_score
 from fheval.counting.counts import Counts, count_chunks
 from fheval.counting.delimited import csv_columns, text_column, text_columns
-from fheval.counting.grid import Grid, as_grid
+from fheval.counting.grid import DEFAULT_POINTS, Grid, as_grid
 from fheval.counting.npy import npy_column, npy_columns
 from fheval.counting.parquet import parquet_columns
 from fheval.counting.table import UNNAMED, Table
@@ -45,7 +45,7 @@ _READERS: dict[str, Callable[[Path, Sequence[Wanted]], Iterator[ColumnChunk]]] =
 
 def count_file(
     path: FilePath,
-    decision_points: int | Grid = 1000,
+    decision_points: int | Grid = DEFAULT_POINTS,
     *,
     label_column: str | None = None,
     score_column: str | None = None,

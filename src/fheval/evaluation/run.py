@@ -104,7 +104,7 @@ def evaluate(
     protocol
         The name of a protocol: see `fheval.protocols.PROTOCOLS`.
     decision_points
-        Their number, or a `Grid`; None takes 1,000, or 100 with intervals.
+        Their number, or a `Grid`; None takes 1,000, or 100 with intervals. `grid="even"` places them evenly.
     precision
         The width of the rounding that is released, or "exact"; None takes the protocol's default.
     minimum_cohort
@@ -125,7 +125,7 @@ def evaluate(
 
     >>> import fheval
     >>> hospitals = [([1, 0, 1], [0.9, 0.2, 0.6]), ([0, 0], [0.1, 0.7]), ([1], [0.8])]
-    >>> result = fheval.evaluate(hospitals, protocol="paper-semi-honest", decision_points=11)
+    >>> result = fheval.evaluate(hospitals, protocol="paper-semi-honest", decision_points=11, grid="even")
     >>> round(result.auc, 5)
     0.88889
     >>> result = fheval.evaluate(hospitals, metrics=["recall@0.5", "accuracy@0.5"])

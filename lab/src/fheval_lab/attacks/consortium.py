@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fheval.counting import Counts
+from fheval.counting import Counts, Grid
 from fheval.engines import Engine
 from fheval.metrics.registry import auc_contribution
 from fheval.protocols import PROTOCOLS
@@ -35,7 +35,7 @@ class Consortium:
     def round(self, engine: Engine, rng: Randomness) -> Round:
         study = Study.of(
             protocol=self.protocol,
-            decision_points=self.decision_points,
+            decision_points=Grid.even(self.decision_points),
             minimum_cohort=2,
             max_samples=self.max_samples,
             **self.options,
@@ -82,4 +82,4 @@ def _counts(data: str, party: int, decision_points: int) -> Counts:
     labels = uniform < 0.4 - 0.2 * (party % 4)
     quality = 0.05 + 0.1 * (party % 3)
     scores = np.clip(0.5 + np.where(labels, quality, -quality) + 0.4 * noise, 0.0, 1.0)
-    return Counts.from_scores(labels, scores, decision_points)
+    return Counts.from_scores(labels, scores, Grid.even(decision_points))

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fheval.counting.counts import Counts
-from fheval.counting.grid import Grid, as_grid
+from fheval.counting.grid import Grid
 from fheval.errors import ConfigError, InputError
 from fheval_lab.baselines.data import Parties
 from fheval_lab.baselines.optional import require
@@ -68,12 +68,13 @@ def dpauc(
 ) -> DpAucResult:
     """Run DPAUC `repetitions` times on the same counts; see `ESTIMATORS` for how the curve is drawn.
 
-    A one-off evaluation is `repetitions=1`: a party that really ran 100 would have spent 100·ε.
+    A number of decision points stands for even ones, as in the paper. A one-off evaluation is `repetitions=1`: a party
+    that really ran 100 would have spent 100·ε.
     """
     _check(epsilon, repetitions, estimator)
     if not parties:
         raise InputError("There are no parties. Give labels and scores of at least one.")
-    grid = as_grid(decision_points)
+    grid = decision_points if isinstance(decision_points, Grid) else Grid.even(decision_points)
     counts = [
         Counts.from_scores(labels, scores, grid, source=f"party {number}")
         for number, (labels, scores) in enumerate(parties, start=1)

@@ -15,8 +15,8 @@ from fheval.cli import STANDARD_OUTPUT, check_targets, options, write_json, writ
 from fheval.cli.progress import waiting
 from fheval.cli.simulate import read_shares
 from fheval.cli.tables import facts_table, panel
+from fheval.counting.grid import DEFAULT_POINTS
 from fheval.report.account import Account
-from fheval.study import DEFAULT_DECISION_POINTS
 from fheval.version import __version__
 
 # Nobody waits longer; who waits less presses control-C.
@@ -39,9 +39,7 @@ PartyNumber = Annotated[
 Seed = Annotated[int | None, typer.Option(metavar="N", min=0, help="Repeat the same split.", show_default="a new one")]
 DecisionPoints = Annotated[
     int | None,
-    typer.Option(
-        metavar="N", help="How many decision points the curve has.", show_default=str(DEFAULT_DECISION_POINTS)
-    ),
+    typer.Option(metavar="N", help="How many decision points the curve has.", show_default=str(DEFAULT_POINTS)),
 ]
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 
-from fheval.counting import Counts
+from fheval.counting import Counts, Grid
 from fheval.engines import Engine
 from fheval.evaluation import evaluate
 from fheval.protocols import padded, padded_verified, paper_malicious, paper_semi_honest
@@ -64,7 +64,7 @@ def ours(data: DataSet, points: int, protocol: str, engine: Engine) -> Sequence[
     result = evaluate(
         data.shares(PARTIES),
         protocol=padded.NAME if rounded else protocol,
-        decision_points=points,
+        decision_points=Grid.even(points),
         precision=ROUNDING if rounded else "exact",
         engine=engine,
     )
@@ -87,7 +87,7 @@ def libraries(data: DataSet) -> Sequence[Row]:
 def under_noise(data: DataSet, points: int, epsilon: int) -> Sequence[Row]:
     """DPAUC a hundred times; the same noisy counts with and without post-processing."""
     mechanism = laplace_mechanism(epsilon, points)
-    counts = [Counts.from_scores(labels, scores, points) for labels, scores in data.shares(PARTIES)]
+    counts = [Counts.from_scores(labels, scores, Grid.even(points)) for labels, scores in data.shares(PARTIES)]
     noisy = aggregator_add([party_statistics(own) for own in counts], mechanism, REPETITIONS)
     printed, printed_std = data.printed.points[points].dpauc[epsilon]
     row = data.row("dpauc", 0.0, decision_points=points, printed=printed, printed_std=printed_std, parties=PARTIES)

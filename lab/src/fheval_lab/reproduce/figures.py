@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from statistics import median, pstdev
 
+from fheval.counting import Grid
 from fheval.engines import Engine
 from fheval.evaluation import evaluate
 from fheval.protocols import padded, padded_verified, paper_malicious, paper_semi_honest
@@ -96,7 +97,8 @@ def _closeness_cell(data: DataSet, points: int, engine: Engine) -> Cell:
 def closeness(data: DataSet, points: int, engine: Engine) -> Sequence[Row]:
     """100·(1 − |AUC − exact|/exact), the AUC being a verified exact release of 15 parties."""
     exact = sklearn_auc([data.load()]).auc
-    found = evaluate(data.shares(PARTIES), protocol=padded_verified.NAME, decision_points=points, engine=engine)
+    grid = Grid.even(points)
+    found = evaluate(data.shares(PARTIES), protocol=padded_verified.NAME, decision_points=grid, engine=engine)
     value = 100 * (1 - abs(found.auc - exact) / exact)
     printed = ACCURACY if (data.name, data.size, points) == ("celeba", 100_000, 100) else None
     return [data.row("accuracy", value, decision_points=points, parties=PARTIES, printed=printed, unit="%")]
