@@ -7,6 +7,7 @@ code takes either as an argument and never reaches for one by itself.
 
 from __future__ import annotations
 
+import hmac
 import os
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
@@ -112,8 +113,20 @@ def derive(seed: Secret[bytes], usage: str, *labels: str | bytes | int) -> Strea
     >>> derive(seed, "pad", 1).draw(4) == derive(seed, "pad", 2).draw(4)
     False
     """
-    info = b"fheval/1" + b"".join(_labelled(label) for label in (usage, *labels))
-    return Stream(Secret(HKDF(SHA256(), 32, salt=None, info=info).derive(seed.reveal())))
+    return Stream(Secret(HKDF(SHA256(), 32, salt=None, info=_info(usage, labels)).derive(seed.reveal())))
+
+
+def expand(seed: Secret[bytes], usage: str, *labels: str | bytes | int) -> Secret[bytes]:
+    """Derive a seed from a seed, at the price of one HMAC; for another usage or other labels an independent one.
+
+    This is HKDF-Expand without the extraction before it, which a seed that is uniform already does not need: one block
+    of HMAC-SHA256, a pseudorandom function, under it. A seed is used with this or with `derive`, never with both.
+    """
+    return Secret(hmac.digest(seed.reveal(), _info(usage, labels) + b"\x01", "sha256"))
+
+
+def _info(usage: str, labels: tuple[str | bytes | int, ...]) -> bytes:
+    return b"fheval/1" + b"".join([_labelled(label) for label in (usage, *labels)])
 
 
 def _labelled(label: str | bytes | int) -> bytes:

@@ -13,8 +13,9 @@ import pytest
 from fheval.field import Residues
 from fheval.protocols import padded, padded_verified, padding, paper_malicious
 from fheval.protocols.blinded_ratio import FloatVector
-from fheval.protocols.padded import PaddedResult, RosterNotice
+from fheval.protocols.padded import PaddedResult
 from fheval.protocols.padded_verified import SecretMaps
+from fheval.protocols.padding import Words
 from fheval.protocols.paper_malicious import CommonRandomness
 from fheval.protocols.paper_semi_honest import the_form
 from fheval.protocols.release import exact_primes
@@ -123,14 +124,14 @@ def no_more_primes_than_needed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def without_pads(monkeypatch: pytest.MonkeyPatch) -> None:
-    def pad(seed: Secret[bytes], round_: Round, party: str, prime: int, count: int) -> Residues:
-        return np.zeros(count, dtype=np.uint64)
+    def pad(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> Words:
+        return np.zeros(4 * values, dtype=np.uint32)
 
     monkeypatch.setattr(padding, "pad", pad)
 
 
 def without_a_look_at_the_roster(monkeypatch: pytest.MonkeyPatch) -> None:
-    def require_answered(round_: Round, notice: RosterNotice, result: PaddedResult) -> None:
+    def require_answered(round_: Round, roster: tuple[str, ...], result: PaddedResult) -> None:
         """Takes whatever the answer says."""
 
     monkeypatch.setattr(padded, "require_answered", require_answered)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -14,9 +13,9 @@ from fheval.field import Residues
 from fheval.protocols import PROTOCOLS, padded, padded_verified, padding, paper_malicious, paper_semi_honest
 from fheval.protocols.blinded_ratio import FloatVector
 from fheval.protocols.padded import SlotLayout
-from fheval.protocols.padding import LinearCircuit
-from fheval.protocols.round import Round
-from fheval.secrets import Randomness, Secret, derive, new_seed, residues
+from fheval.protocols.padding import LinearCircuit, Words
+from fheval.protocols.round import Round, pad_seed
+from fheval.secrets import Randomness, Secret, new_seed
 from fheval_lab.attacks import Consortium
 from fheval_lab.attacks.chance import IMPLAUSIBLE, uniform
 from fheval_lab.attacks.consortium import fresh_stream
@@ -35,35 +34,36 @@ LAYOUTS: dict[str, Callable[[Round], SlotLayout]] = {
     "padded-verified": padded_verified.lay_out,
 }
 
-Pad = Callable[[Secret[bytes], Round, str, int, int], Residues]
+Pad = Callable[[Secret[bytes], Round, bytes, int], Words]
+HONEST = padding.pad
 
 
-def no_pad(seed: Secret[bytes], round_: Round, party: str, prime: int, count: int) -> Residues:
-    return np.zeros(count, dtype=np.uint64)
+def no_pad(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> Words:
+    return np.zeros(4 * values, dtype=np.uint32)
 
 
-def narrow_pad(seed: Secret[bytes], round_: Round, party: str, prime: int, count: int) -> Residues:
-    return residues(derive(seed, "narrow", round_.digest, party, prime), prime // 2, count)
+def narrow_pad(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> Words:
+    """Numbers of 45 bits."""
+    words = HONEST(seed, round_, nonce, values).reshape(-1, 4).copy()
+    words[:, 1] >>= np.uint32(19)
+    words[:, 2:] = 0
+    return words.reshape(-1)
 
 
-def pad_of_party_and_prime(seed: Secret[bytes], round_: Round, party: str, prime: int, count: int) -> Residues:
-    return residues(derive(seed, "every round", party, prime), prime, count)
+def pad_of_party(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> Words:
+    return HONEST(seed, EVERY, bytes(16), values)
 
 
-def pad_of_round_and_prime(seed: Secret[bytes], round_: Round, party: str, prime: int, count: int) -> Residues:
-    return residues(derive(seed, "every party", round_.digest, prime), prime, count)
+def pad_of_round(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> Words:
+    return HONEST(Secret(bytes(32)), round_, bytes(16), values)
 
 
-def pad_of_round_and_party(seed: Secret[bytes], round_: Round, party: str, prime: int, count: int) -> Residues:
-    return residues(derive(seed, "every prime", round_.digest, party), prime, count)
+def pad_that_primes_share(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> Words:
+    return np.tile(HONEST(seed, round_, nonce, values // 4), 4)
 
 
-def pad_that_runs_share(seed: Secret[bytes], round_: Round, party: str, prime: int, count: int) -> Residues:
-    part = residues(derive(seed, "every run", round_.digest, party, prime), prime, count // 6)
-    return np.concatenate([part] * 6)
-
-
-REPEATING: list[Pad] = [pad_of_party_and_prime, pad_of_round_and_prime, pad_of_round_and_party]
+EVERY = Consortium(protocol="padded").round(ClearEngine(), fresh_stream())
+REPEATING: list[Pad] = [pad_of_party, pad_of_round]
 
 
 # The aggregator's view
@@ -108,21 +108,25 @@ def test_a_pad_used_twice_would_show_in_the_difference(monkeypatch: pytest.Monke
 
 
 def repeated_pads(protocol: str) -> int:
-    """How many pairs of neighbours occur again, in whatever round, party, prime or run: 92 bits do not by chance."""
+    """How many values occur again, in whatever round, party or place: 128 bits do not by chance."""
     consortium, rng = Consortium(protocol=protocol), fresh_stream()
-    seed = new_seed(rng)
+    master = new_seed(rng)
     rounds = [consortium.round(ClearEngine(), rng) for _ in range(4)]
-    pairs = [pair for round_ in rounds for pair in _pairs(protocol, round_, seed)]
-    assert len(pairs) > 1000
-    return len(pairs) - len(set(pairs))
+    drawn = [value for round_ in rounds for value in _values(protocol, round_, master, rng)]
+    assert len(drawn) > 1000
+    return len(drawn) - len(set(drawn))
 
 
-def _pairs(protocol: str, round_: Round, seed: Secret[bytes]) -> Iterator[tuple[int, int]]:
+def _values(protocol: str, round_: Round, master: Secret[bytes], rng: Randomness) -> Iterator[tuple[int, ...]]:
     layout = LAYOUTS[protocol](round_)
     for party in round_.parties:
-        for prime in layout.primes:
-            values = padding.pad(seed, round_, party, prime, 2 * layout.terms).tolist()
-            yield from pairwise(values)
+        for nonce in (rng.draw(16), rng.draw(16)):
+            words = padding.pad(pad_seed(master, party), round_, nonce, 2 * layout.terms * len(layout.primes))
+            yield from map(tuple, words.reshape(-1, 4).tolist())
+
+
+def pad_without_nonce(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> Words:
+    return HONEST(seed, round_, bytes(16), values)
 
 
 @pytest.mark.parametrize("protocol", PADDED)
@@ -130,7 +134,7 @@ def test_pads_never_repeat(protocol: str) -> None:
     assert repeated_pads(protocol) == 0
 
 
-@pytest.mark.parametrize("pad", [no_pad, *REPEATING, pad_that_runs_share])
+@pytest.mark.parametrize("pad", [no_pad, *REPEATING, pad_that_primes_share, pad_without_nonce])
 def test_a_repeated_pad_would_be_found(monkeypatch: pytest.MonkeyPatch, pad: Pad) -> None:
     monkeypatch.setattr(padding, "pad", pad)
     assert repeated_pads("padded-verified") > 100

@@ -69,6 +69,7 @@ def test_keys_are_kept_for_the_next_round(state: State) -> None:
         epoch=Epoch(id="ab" * 16, leader="birch"),
         parties=("alder", "birch", "cedar"),
         engine="seal",
+        openers=("birch",),
         parameters=tuple(map(bfv_linear, plain_moduli(4))),
         public=PublicSetup(round="ab" * 16, sender="birch", keys=(b"one", b"two")),
         box=b"box",

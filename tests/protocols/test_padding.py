@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from fheval import field
 from fheval.engines.parameters import plain_moduli
-from fheval.errors import RemoteProtocolError
+from fheval.errors import LocalProtocolError, RemoteProtocolError
 from fheval.protocols import padding
 from fheval.protocols.padding import SlotPlan, UploadSum, pack, packed_size, pad
+from fheval.protocols.round import PartySecrets, pad_seed
 from fheval.secrets import Secret, SystemRandomness, residues
 from protocols.rounds import a_round, again
 
@@ -128,27 +129,39 @@ def test_no_two_pads_are_alike() -> None:
     rounds.append(again(rounds[0], id=rounds[0].id, study=b"another"))
     seeds = [SEED, Secret(bytes(32))]
     drawn = [
-        pad(seed, round_, party, prime, 8).tobytes()
+        pad(pad_seed(seed, party), round_, nonce, 24).tobytes()
         for seed in seeds
         for round_ in rounds
         for party in ("hospital-1", "hospital-2")
-        for prime in PRIMES
+        for nonce in (bytes(16), bytes(15) + b"1")
     ]
     assert len(set(drawn)) == len(drawn)
-    assert len({value for each in drawn for value in np.frombuffer(each, dtype=np.uint64)}) == 8 * len(drawn)
+    # Not even half of a value occurs again, in whatever place.
+    assert len({value for each in drawn for value in np.frombuffer(each, dtype=np.uint64)}) == 48 * len(drawn)
 
 
 def test_everyone_with_the_seed_derives_the_same_pad_and_a_longer_one_goes_on_where_it_ends() -> None:
     round_ = a_round("padded", 3)
-    again_ = pad(Secret(bytes(range(32))), round_, "hospital-1", PRIMES[0], 8)
-    assert pad(SEED, round_, "hospital-1", PRIMES[0], 8).tolist() == again_.tolist()
+    again_ = pad(Secret(bytes(range(32))), round_, bytes(16), 8)
+    assert pad(SEED, round_, bytes(16), 9).tolist()[:32] == again_.tolist()
+
+
+@given(st.lists(st.integers(0, 2**128 - 1), min_size=1, max_size=6), st.sampled_from([3, 101, *PRIMES]))
+def test_words_are_reduced_as_the_integers_that_they_are(values: list[int], prime: int) -> None:
+    words = np.frombuffer(b"".join(value.to_bytes(16, "little") for value in values), dtype="<u4").astype(np.uint64)
+    (found,) = padding.reduced(words, [prime])
+    assert found.tolist() == [value % prime for value in values]
+    # So many sums of words do not overflow either.
+    (found,) = padding.reduced(words * np.uint64(2**32 - 1), [prime])
+    assert found.tolist() == [value * (2**32 - 1) % prime for value in values]
 
 
 @pytest.mark.parametrize("modulus", [3, 97, 2**16 + 1])
-def test_pads_are_exactly_uniform(modulus: int) -> None:
+def test_pads_are_uniform(modulus: int) -> None:
     """For a small modulus a sum modulo a power of two would show at once."""
     count = 200_000
-    drawn = pad(SEED, a_round("padded", 3), "hospital-1", modulus, count)
+    words = pad(SEED, a_round("padded", 3), bytes(16), count).astype(np.uint64)
+    (drawn,) = padding.reduced(words, [modulus])
     assert int(drawn.max()) < modulus
     bins = min(modulus, 97)
     observed = np.bincount(drawn.astype(np.int64) % bins, minlength=bins)
@@ -161,9 +174,15 @@ def test_a_pad_hides_every_value_and_comes_off_again() -> None:
     round_ = a_round("padded", 3)
     hidden = [np.array([0, 1, prime - 1, 5], dtype=np.uint64) for prime in PRIMES]
     total = UploadSum(4 * len(PRIMES))
-    for party in round_.parties:
-        total.add(padding.party_pad(round_, SEED, party, PRIMES, hidden), party)
-    sums = padding.leader_pad_sums(round_, SEED, round_.parties, PRIMES, 4)
+    leaders, nonces = PartySecrets(seed=SEED, pad_seed=SEED, master=SEED), bytes(range(48))
+    for party, nonce in zip(round_.parties, padding.split_nonces(nonces, round_.parties), strict=True):
+        own = PartySecrets(seed=SEED, pad_seed=leaders.pad_seed_of(party))
+        total.add(padding.party_pad(round_, own, nonce, PRIMES, hidden), party)
+        with pytest.raises(LocalProtocolError, match="no master"):
+            padding.leader_pad_sums(round_, own, round_.parties, nonces, PRIMES, 4)
+    with pytest.raises(RemoteProtocolError, match="one nonce for each"):
+        padding.leader_pad_sums(round_, leaders, round_.parties, nonces[1:], PRIMES, 4)
+    sums = padding.leader_pad_sums(round_, leaders, round_.parties, nonces, PRIMES, 4)
     for prime, padded_sum, pads, values in zip(PRIMES, total.totals(PRIMES), sums, hidden, strict=True):
         difference = field.subtract(padded_sum, pads, prime)
         assert difference.tolist() == [3 * int(value) % prime for value in values]

@@ -15,7 +15,7 @@ from fheval.protocols import play as player
 from fheval.protocols.base import Aggregator, Answer, Playing, Receipt, RoundFailed, Seat, Stage
 from fheval.protocols.play import Members, Watch, play
 from fheval.protocols.round import Ending, PublicSetup, Round, SealedVerdict
-from fheval.secrets import SystemRandomness
+from fheval.secrets import Secret, Stream, SystemRandomness
 from protocols.rounds import ALL, CLEAR, MESSAGES, PADDED, Wiretap, a_round, contributions_of, curve, pooled
 
 COUNTS = [curve(40, 70), curve(0, 25), curve(9, 1), curve(5, 5)]
@@ -132,10 +132,10 @@ def test_an_aggregator_that_answers_nothing_gives_no_result_and_none_of_an_earli
 class Refusing(type(PROTOCOLS["padded"])):  # type: ignore[misc]
     """A protocol one of whose parties does not go along."""
 
-    def submit(self, seat: Seat) -> Any:
+    def submit(self, seat: Seat, nonce: bytes) -> Any:
         if seat.me == "hospital-2":
             raise CohortTooSmall("hospital-2 has thought again.")
-        return super().submit(seat)
+        return super().submit(seat, nonce)
 
 
 @pytest.mark.parametrize("stage", [Stage.SUBMIT, Stage.PADS, Stage.BROADCAST])
@@ -186,12 +186,13 @@ def test_in_process_the_messages_are_those_of_vaults(protocol: str) -> None:
 def test_each_answer_is_what_the_protocol_answers_from_the_members_seat(protocol: str) -> None:
     round_ = a_round(protocol, 3)
     members = members_of(round_)
+    members.rng = Stream(Secret(bytes(32)))
     seat = Seat(
         engine=CLEAR,
         round=round_,
         me="hospital-2",
-        secrets=members.secrets,
-        rng=RNG,
+        secrets=members.protocol.secrets_of(round_, members.secrets, "hospital-2"),
+        rng=Stream(Secret(bytes(32))),
         contributions=members.contributions["hospital-2"],
     )
     upload = PROTOCOLS[protocol].answer(seat, Stage.SUBMIT, b"")

@@ -129,7 +129,7 @@ def test_the_opening_party_accepts_no_answer_for_too_few(cast: Cast) -> None:
 def test_the_leader_gives_no_pads_for_too_few(protocol: str) -> None:
     cast = Cast(a_round(protocol, 4))
     with pytest.raises(CohortTooSmall):
-        cast.pads(RosterNotice(round=cast.round.id, roster=("hospital-1", "hospital-2")))
+        cast.pads(RosterNotice(round=cast.round.id, roster=("hospital-1", "hospital-2"), nonces=bytes(32)))
 
 
 @pytest.mark.parametrize("protocol", PADDED)
@@ -139,7 +139,7 @@ def test_the_leader_gives_no_pads_for_too_few(protocol: str) -> None:
 def test_the_leader_gives_no_pads_for_an_impossible_roster(protocol: str, roster: tuple[str, ...]) -> None:
     cast = Cast(a_round(protocol, 4))
     with pytest.raises(RemoteProtocolError, match="unknown or repeated") as caught:
-        cast.pads(RosterNotice(round=cast.round.id, roster=roster))
+        cast.pads(RosterNotice(round=cast.round.id, roster=roster, nonces=bytes(48)))
     assert (caught.value.step, caught.value.culprit) == ("roster", "aggregator")
 
 
@@ -147,7 +147,7 @@ def test_the_leader_gives_no_pads_for_an_impossible_roster(protocol: str, roster
 def test_the_leader_gives_no_pads_for_another_round(protocol: str) -> None:
     cast = Cast(a_round(protocol, 4))
     with pytest.raises(RemoteProtocolError, match="another round"):
-        cast.pads(RosterNotice(round=cast.next().round.id, roster=cast.round.parties))
+        cast.pads(RosterNotice(round=cast.next().round.id, roster=cast.round.parties, nonces=bytes(64)))
 
 
 def test_a_round_is_answered_once(cast: Cast) -> None:
@@ -288,7 +288,7 @@ def test_pads_that_do_not_fit_are_refused_and_the_right_ones_still_taken(protoco
     aggregator = cast.served(honest(cast))
     notice = aggregator.close()
     pads = cast.pads(notice)
-    other_roster = cast.pads(RosterNotice(round=cast.round.id, roster=notice.roster[:3]))
+    other_roster = cast.pads(RosterNotice(round=cast.round.id, roster=notice.roster[:3], nonces=notice.nonces[:48]))
     for wrong in (
         other_roster,
         changed(other_roster, roster=notice.roster[::-1]),
@@ -370,9 +370,23 @@ def test_after_a_dead_leader_a_new_round_has_a_new_leader_and_fresh_pads(protoco
 
 
 @pytest.mark.parametrize("protocol", PADDED)
-def test_a_retry_of_an_upload_is_the_same_bytes(protocol: str) -> None:
+def test_an_upload_that_is_made_twice_has_two_pads(protocol: str) -> None:
+    """A vault sends the same bytes again, from its ledger; one whose ledger was rolled back makes them anew."""
     cast = Cast(a_round(protocol, 4))
-    assert uploads(cast) == uploads(cast)
+    for one, other in zip(uploads(cast).values(), uploads(cast).values(), strict=True):
+        assert one.nonce != other.nonce
+        assert one.values != other.values
+
+
+@pytest.mark.parametrize("protocol", PADDED)
+@pytest.mark.parametrize("nonce", [b"", bytes(15), bytes(17)], ids=len)
+def test_an_upload_with_a_nonce_of_another_length_is_left_out(protocol: str, nonce: bytes) -> None:
+    """It would shift those of all who come after it."""
+    cast = Cast(a_round(protocol, 4))
+    first, *_ = uploads(cast).values()
+    with pytest.raises(RemoteProtocolError, match="sent a nonce of") as caught:
+        cast.aggregator().receive(changed(first, nonce=nonce))
+    assert caught.value.culprit == first.sender
 
 
 # What a round may ask for

@@ -18,9 +18,9 @@ import pytest
 from fheval import errors
 from fheval.protocols import padded, padded_verified, paper_malicious
 from fheval.protocols.padded import PaddedResult
-from fheval.protocols.padding import pad
+from fheval.protocols.padding import pad, reduced
 from fheval.protocols.paper_malicious import BlindedResults, CommonRandomness
-from fheval.protocols.round import Contribution, Form, PartySecrets, Round
+from fheval.protocols.round import Contribution, Form, PartySecrets, Round, pad_seed
 from fheval.secrets import Secret
 from fheval.study import Study
 from protocols.rounds import CLEAR, Cast, a_round, layout_of, parameters_of
@@ -28,6 +28,8 @@ from vectors import make_protocols
 
 VECTORS = json.loads(Path(make_protocols.__file__).with_name("protocols.json").read_text(encoding="utf-8"))
 SEED = Secret(bytes.fromhex(VECTORS["seed"]))
+MASTER = Secret(bytes.fromhex(VECTORS["master"]))
+NONCES = {party: bytes.fromhex(nonce) for party, nonce in VECTORS["nonces"].items()}
 PARTIES = VECTORS["parties"]
 FORM = Form.bounded(numerator=3, denominator=1, bound=2**47)
 
@@ -44,9 +46,9 @@ def the_round(protocol: str, **options: Any) -> Round:
     return a_round(protocol, PARTIES, forms=[FORM], precision=None, **options)
 
 
-def secrets_for(round_: Round) -> PartySecrets:
-    keys = tuple(CLEAR.generate_keys(chosen).secret for chosen in parameters_of(round_))
-    return PartySecrets(keys=keys, seed=SEED)
+def secrets_of(party: str, keys: tuple[Secret[bytes], ...] = ()) -> PartySecrets:
+    """The leader's, of whichever party leads."""
+    return PartySecrets(seed=SEED, pad_seed=pad_seed(MASTER, party), keys=keys, master=MASTER)
 
 
 def contribution(party: str) -> Contribution:
@@ -100,8 +102,17 @@ def round_of(fields: list[Any]) -> Round:
 def test_digest_of_a_round_and_the_pads_under_it(case: dict[str, Any]) -> None:
     round_ = round_of(case["fields"])
     assert round_.digest.hex() == case["digest"]
-    prime = VECTORS["primes"][0]
-    assert {party: pad(SEED, round_, party, prime, 3).tolist() for party in PARTIES} == case["pads"]
+    primes = VECTORS["primes"][:2]
+    found = {
+        party: reduced(pad(pad_seed(MASTER, party), round_, NONCES[party], 6).astype(np.uint64), primes)
+        for party in PARTIES
+    }
+    assert {party: [each.tolist() for each in values] for party, values in found.items()} == case["pads"]
+
+
+@pytest.mark.parametrize("party", PARTIES)
+def test_pad_seeds(party: str) -> None:
+    assert pad_seed(MASTER, party).reveal().hex() == VECTORS["pad_seeds"][party]
 
 
 # paper-malicious
@@ -132,7 +143,7 @@ def test_answers_of_the_malicious_setting(case: dict[str, Any]) -> None:
     # A public bound close to the data, so that an answer of these sizes is no noise.
     round_ = the_round("paper-malicious", splits=MALICIOUS["splits"], max_samples=1 << 20)
     cast = Cast(round_)
-    cast.secrets = PartySecrets(keys=cast.secrets.keys, seed=SEED)
+    cast.secrets = secrets_of(round_.leader, cast.secrets.keys)
     holder = CLEAR.key_holder(parameters_of(round_)[0], cast.secrets.keys[0])
     runs = tuple((holder.encrypt(np.array([x])), holder.encrypt(np.array([y]))) for x, y in case["runs"])
     result = BlindedResults(round=round_.id, roster=round_.parties, runs=runs)
@@ -155,7 +166,7 @@ VERIFIED = VECTORS["padded-verified"]
 def test_padded_uploads(party: str) -> None:
     round_ = the_round("padded")
     assert list(layout_of(round_).primes) == VECTORS["primes"]
-    upload = padded.party_submit(round_, PartySecrets(keys=(), seed=SEED), party, [contribution(party)])
+    upload = padded.party_submit(round_, secrets_of(party), party, [contribution(party)], NONCES[party])
     assert bytes(upload.values).hex() == VECTORS["padded"]["uploads"][party]
 
 
@@ -164,7 +175,7 @@ def test_padded_uploads(party: str) -> None:
 def test_verified_uploads(vectors: dict[str, Any], party: str) -> None:
     round_ = the_round("padded-verified", runs=vectors["runs"])
     assert list(layout_of(round_).primes) == vectors["primes"]
-    upload = padded_verified.party_submit(round_, PartySecrets(keys=(), seed=SEED), party, [contribution(party)])
+    upload = padded_verified.party_submit(round_, secrets_of(party), party, [contribution(party)], NONCES[party])
     assert bytes(upload.values).hex() == vectors["uploads"][party]
 
 
@@ -179,7 +190,7 @@ def test_verified_uploads(vectors: dict[str, Any], party: str) -> None:
 def test_answers_of_exact_verification(runs: int, case: dict[str, Any]) -> None:
     round_ = the_round("padded-verified", runs=runs)
     cast = Cast(round_)
-    cast.secrets = PartySecrets(keys=cast.secrets.keys, seed=SEED)
+    cast.secrets = secrets_of(round_.leader, cast.secrets.keys)
     result = PaddedResult(round=round_.id, roster=round_.parties, ciphertexts=in_slots(cast, case["answers"]))
     if "ratio" in case:
         outcome = cast.open(result)
@@ -205,7 +216,7 @@ def in_slots(cast: Cast, answers: list[list[int]]) -> tuple[tuple[bytes], ...]:
 def test_whole_rounds_under_the_vectors_seed_give_the_vectors_ratio() -> None:
     for protocol in ("padded", "padded-verified"):
         cast = Cast(the_round(protocol))
-        cast.secrets = PartySecrets(keys=cast.secrets.keys, seed=SEED)
+        cast.secrets = secrets_of(cast.round.leader, cast.secrets.keys)
         result = cast.result_of(cast.served({party: [contribution(party)] for party in PARTIES}))
         assert cast.open(result).ratio() == Fraction(VECTORS["num"], VECTORS["den"])
 

@@ -16,7 +16,7 @@ from protocols.rounds import a_round, again
 
 RNG = SystemRandomness()
 ROUND = a_round("padded", 4, forms=[auc_form(6, 1 << 24)] * 3)
-SECRETS = PartySecrets(keys=(), seed=new_seed(RNG))
+SECRETS = PartySecrets(seed=new_seed(RNG), pad_seed=new_seed(RNG))
 VERDICT = Verdict(
     ratios=(Fraction(3, 7), None, 0.1),
     roster=ROUND.parties[:3],
@@ -100,7 +100,7 @@ def test_the_verdict_of_a_round_with_the_same_name_and_other_terms_is_refused() 
 
 
 def test_without_the_parties_seed_it_does_not_open() -> None:
-    stranger = PartySecrets(keys=(), seed=Secret(bytes(32)))
+    stranger = PartySecrets(seed=Secret(bytes(32)), pad_seed=SECRETS.pad_seed)
     with pytest.raises(RemoteProtocolError):
         party_unseal(ROUND, stranger, sealed())
 

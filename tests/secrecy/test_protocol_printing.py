@@ -18,7 +18,7 @@ import pytest
 from fheval import wire
 from fheval.errors import FhevalError, InputError
 from fheval.metrics.registry import auc_contribution
-from fheval.party.epoch import EpochSecrets, _BoxContent
+from fheval.party.epoch import EpochSecrets, _Bundle
 from fheval.protocols import padded_verified, paper_malicious
 from fheval.protocols.base import Receipt
 from fheval.protocols.padded import RosterNotice
@@ -67,17 +67,21 @@ def test_the_search_finds_what_is_printed() -> None:
 
 
 def test_party_secrets_print_nothing() -> None:
-    secrets = PartySecrets(keys=(Secret(b"the-key-itself"),), seed=Secret(SEED))
-    assert_silent(all_of(secrets), SEED, b"the-key-itself")
-    assert_silent(all_of(EpochSecrets(suits="any", secrets=secrets)), SEED, b"the-key-itself")
+    needles = (SEED, b"the-key-itself", b"the-seed-of-pads", b"the-master-seed")
+    secrets = PartySecrets(
+        seed=Secret(needles[0]), keys=(Secret(needles[1]),), pad_seed=Secret(needles[2]), master=Secret(needles[3])
+    )
+    assert_silent(all_of(secrets), *needles)
+    assert_silent(all_of(EpochSecrets(suits="any", secrets=secrets)), *needles)
     with pytest.raises(TypeError):
         dataclasses.asdict(secrets)
 
 
 def test_what_the_leader_seals_for_the_parties_prints_nothing() -> None:
-    content = _BoxContent("any", (b"the-key-itself",), SEED)
-    assert_silent(all_of(content), SEED, b"the-key-itself")
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(content), type=_BoxContent) == content
+    needles = (SEED, b"the-seed-of-pads", b"the-key-of-the-box", b"the-master-seed")
+    content = _Bundle("any", *needles)
+    assert_silent(all_of(content), *needles)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(content), type=_Bundle) == content
 
 
 def test_common_randomness_prints_nothing() -> None:
@@ -213,7 +217,7 @@ def steps_of(protocol: str) -> dict[str, Callable[[], object]]:
 
 
 def altered_verdict() -> object:
-    secrets = PartySecrets(keys=(), seed=Secret(SEED))
+    secrets = PartySecrets(seed=Secret(SEED), pad_seed=Secret(SEED))
     round_ = a_round("padded", 3)
     verdict = Verdict(ratios=(Fraction(48611, 77773),), roster=round_.parties)
     sealed = leader_seal(round_, secrets, verdict, RNG)

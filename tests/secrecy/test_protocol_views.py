@@ -18,7 +18,7 @@ from fheval.metrics.registry import auc_contribution
 from fheval.protocols import padding, paper_malicious, paper_semi_honest
 from fheval.protocols.blinded_ratio import MASK_BOUND
 from fheval.protocols.padding import LinearCircuit
-from fheval.secrets import Randomness, residues
+from fheval.secrets import Randomness, Secret, Stream, residues
 from protocols.rounds import Cast, a_round, contributions_of, curve, layout_of, parameters_of
 from protocols.statistics import evenly_filled, look_alike, looks_uniform, unrelated
 
@@ -192,7 +192,8 @@ def true_products(engine: str, protocol: str, data: str, index: int) -> npt.NDAr
     total = padding.UploadSum(2 * layout.terms * len(layout.primes))
     for upload in uploads:
         total.add(upload.values, upload.sender)
-    pads = padding.leader_pad_sums(cast.round, cast.secrets.seed, cast.round.parties, layout.primes, 2 * layout.terms)
+    senders, nonces = [upload.sender for upload in uploads], b"".join(upload.nonce for upload in uploads)
+    pads = padding.leader_pad_sums(cast.round, cast.secrets, senders, nonces, layout.primes, 2 * layout.terms)
     prime = layout.primes[index]
     sums = field.subtract(total.totals(layout.primes)[index], pads[index], prime)
     left, right = (half[layout.plan.source] for half in np.split(sums, 2))
@@ -323,7 +324,7 @@ def test_uploads_are_uniform_and_alike_for_any_data(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", ["padded", "padded-verified"])
 def test_without_pads_uploads_would_show_the_data(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(padding, "pad", lambda *labels: np.zeros(labels[-1], dtype=np.uint64))
+    monkeypatch.setattr(padding, "pad", lambda *labels: np.zeros(4 * labels[-1], dtype=np.uint32))
     upload, layout = uploads_of_one_party(protocol, Counts.zero(1000))
     assert not evenly_filled(residues_sent(upload, layout)[0], 64, layout.primes[0])
 
@@ -345,20 +346,21 @@ def test_equal_data_is_never_sent_as_equal_bytes(protocol: str) -> None:
 def test_an_upload_is_its_round_its_sender_and_as_many_bytes_for_any_data(protocol: str) -> None:
     cast = Cast(a_round(protocol, 3, decision_points=100))
     layout = layout_of(cast.round)
-    encoded = [
-        wire.encode(cast.upload("hospital-1", [auc_contribution(counts)]))
-        for counts in (Counts.zero(100), curve(40, 70, 100))
-    ]
+    encoded = []
+    for counts in (Counts.zero(100), curve(40, 70, 100)):
+        cast.rng = Stream(Secret(bytes(32)))
+        encoded.append(wire.encode(cast.upload("hospital-1", [auc_contribution(counts)])))
+    nonce = Stream(Secret(bytes(32))).draw(16)
     size = padding.packed_size(2 * layout.terms * len(layout.primes))
     assert len({len(data) for data in encoded}) == 1
     heads = {data[:-size] for data in encoded}
     assert len(heads) == 1
     (head,) = heads
-    # What remains beside the padded values: magic and version, the type, round, sender, and a few length bytes.
-    for known in (wire.HEADER, b"PaddedCounts", cast.round.id.encode(), b"hospital-1"):
+    # What remains beside the padded values: magic and version, the type, round, sender, nonce, and a few length bytes.
+    for known in (wire.HEADER, b"PaddedCounts", cast.round.id.encode(), b"hospital-1", nonce):
         assert known in head
         head = head.replace(known, b"")
-    assert len(head) <= 12
+    assert len(head) <= 14
 
 
 @pytest.mark.parametrize("engine", ENGINES)

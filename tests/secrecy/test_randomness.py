@@ -66,7 +66,7 @@ def test_other_randomness_changes_every_message_that_hides_something(
     ]
     # The plaintext engine does not encrypt: what it sends differs only where the protocol itself hides.
     if protocol in PADDED:
-        leader = ["pads, answered", "result, asked", "result, answered", "broadcast, asked"]
+        leader = ["pads, asked", "pads, answered", "result, asked", "result, answered", "broadcast, asked"]
         assert differ == ["submit, answered"] * 3 + leader
     elif protocol == "paper-malicious":
         assert differ == ["submit, answered"] * 3 + ["result, asked"]

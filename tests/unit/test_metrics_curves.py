@@ -30,6 +30,7 @@ from fheval.protocols.round import (
     SealedVerdict,
     Verdict,
     leader_seal,
+    pad_seed,
     party_unseal,
 )
 from fheval.secrets import Secret, SystemRandomness
@@ -40,6 +41,7 @@ from fheval_lab.clear import ClearEngine
 POINTS = 21
 RNG = SystemRandomness()
 SEED = Secret(bytes(range(32)))
+MASTER = Secret(bytes(range(32, 64)))
 
 
 def ask(parties: Any, **options: Any) -> Result:
@@ -155,16 +157,22 @@ def released_by(protocol: str) -> CountsRelease:
 
 
 def no_keys(round_: Round) -> tuple[PartySecrets, PublicSetup]:
-    """There is no FHE here: all that the parties share is their seed."""
-    return PartySecrets(keys=(), seed=SEED), PublicSetup(round=round_.id, sender=round_.leader, keys=())
+    """There is no FHE here: the leader has seeds alone."""
+    return secrets_of(round_.leader), PublicSetup(round=round_.id, sender=round_.leader, keys=())
+
+
+def secrets_of(party: str) -> PartySecrets:
+    """A leader's, whichever party leads."""
+    return PartySecrets(seed=SEED, pad_seed=pad_seed(MASTER, party), master=MASTER)
 
 
 def submitted(round_: Round, name: str, own: NDArray[np.int64]) -> TaggedCounts:
-    return party_submit(round_, SEED, name, own, released_by(round_.protocol).tags)
+    tags = released_by(round_.protocol).tags
+    return party_submit(round_, secrets_of(name), name, own, tags, name.encode() * 16)
 
 
 def opened(round_: Round, sums: PaddedSums) -> list[int]:
-    counts: list[int] = leader_open(round_, SEED, sums, released_by(round_.protocol).tags).tolist()
+    counts: list[int] = leader_open(round_, secrets_of("a"), sums, released_by(round_.protocol).tags).tolist()
     return counts
 
 
@@ -172,6 +180,7 @@ def aggregator_of(round_: Round) -> Any:
     return released_by(round_.protocol).aggregator(ClearEngine(), round_, no_keys(round_)[1], RNG)
 
 
+NONCES = b"".join(name.encode() * 16 for name in "abc")
 OWN = {"a": np.array([1, 2, 3, 4]), "b": np.array([0, 0, 7, 1]), "c": np.array([9, 1, 0, 0])}
 
 
@@ -207,13 +216,15 @@ def test_a_round_of_ratios_releases_no_counts_and_not_every_protocol_releases_an
 def test_a_leader_opens_sums_for_those_who_proved_to_have_uploaded() -> None:
     round_, release = a_round(), released_by("padded")
     secrets, _ = no_keys(round_)
-    seat = Seat(engine=ClearEngine(), round=round_, me="a", secrets=secrets, rng=RNG, uploaded=("a", "b", "c"))
+    signed = {name: name.encode() * 16 for name in "abc"}
+    seat = Seat(engine=ClearEngine(), round=round_, me="a", secrets=secrets, rng=RNG, uploaded=signed)
     body = encode(_summed(round_))
     answered = release.answer(seat, Stage.RESULT, body)
     assert answered.verdict is not None
     assert answered.verdict.counts == (10, 3, 10, 5)
-    with pytest.raises(RemoteProtocolError, match="not that of the uploads"):
-        release.answer(replace(seat, uploaded=("a", "b")), Stage.RESULT, body)
+    for others in ({"a": signed["a"], "b": signed["b"]}, signed | {"b": bytes(16)}):
+        with pytest.raises(RemoteProtocolError, match="not that of the uploads"):
+            release.answer(replace(seat, uploaded=others), Stage.RESULT, body)
 
 
 def _summed(round_: Round) -> PaddedSums:
@@ -246,7 +257,7 @@ def test_a_sum_that_was_changed_is_refused(place: int, shift: int) -> None:
         honest.add(submitted(round_, name, own).values, name)
     (values,) = honest.totals([curve.PRIME])
     values[place] = (int(values[place]) + shift) % curve.PRIME
-    forged = PaddedSums(round=round_.id, roster=("a", "b", "c"), values=padding.pack([values]))
+    forged = PaddedSums(round=round_.id, roster=("a", "b", "c"), nonces=NONCES, values=padding.pack([values]))
     with pytest.raises(VerificationFailed):
         opened(round_, forged)
 
@@ -261,19 +272,19 @@ def test_dropouts_are_left_out_and_a_small_cohort_is_refused() -> None:
         aggregator.result()
     sums = _summed(round_)
     with pytest.raises(CohortTooSmall):
-        opened(round_, PaddedSums(round=round_.id, roster=("a",), values=sums.values))
+        opened(round_, PaddedSums(round=round_.id, roster=("a",), nonces=bytes(16), values=sums.values))
     with pytest.raises(RemoteProtocolError, match="another round"):
         opened(a_round(round_id="11" * 16), sums)
 
 
 def test_counts_are_sealed_for_their_own_round_only() -> None:
-    round_, secrets = a_round(), PartySecrets(keys=(), seed=SEED)
+    round_, secrets = a_round(), secrets_of("b")
     sealed = leader_seal(round_, secrets, Verdict(roster=("a", "b", "c"), counts=(1, 2, 3, 4)), RNG)
     assert party_unseal(round_, secrets, sealed).counts == (1, 2, 3, 4)
     altered = SealedVerdict(round=round_.id, box=sealed.box[:-1] + bytes([sealed.box[-1] ^ 1]))
     for seed, message in ((Secret(bytes(32)), sealed), (SEED, altered)):
         with pytest.raises(RemoteProtocolError, match="altered"):
-            party_unseal(round_, PartySecrets(keys=(), seed=seed), message)
+            party_unseal(round_, replace(secrets, seed=seed), message)
     with pytest.raises(RemoteProtocolError, match="another round"):
         party_unseal(a_round(round_id="11" * 16), secrets, sealed)
 

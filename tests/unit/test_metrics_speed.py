@@ -38,14 +38,16 @@ def aggregator_work(evaluations: int) -> Callable[[], float]:
     )
     layout = Layout.of(round_)
     secrets, setup = leader_set_up(engine, round_, padding.parameter_sets(layout.primes), rng)
-    # An upload is uniform to whoever lacks the seed, so random numbers are as good as real ones.
+    # An upload is uniform to whoever lacks its pad, so random numbers are as good as real ones.
     values = [residues(rng, prime, 2 * layout.terms) for prime in layout.primes]
     sealed = padding.leader_encrypt(
         engine, secrets, layout.primes, layout.plan, [padding.halves(each) for each in values]
     )
     pads = wire.encode(PadSums(round=round_.id, sender=names[0], roster=names, ciphertexts=sealed))
     upload = padding.pack(values)
-    uploads = [wire.encode(PaddedCounts(round=round_.id, sender=name, values=upload)) for name in names]
+    uploads = [
+        wire.encode(PaddedCounts(round=round_.id, sender=name, nonce=bytes(16), values=upload)) for name in names
+    ]
     keys = wire.encode(setup)
 
     def once() -> float:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from chi_square import fits
 from fheval import secrets
-from fheval.secrets import Randomness, Secret, Stream, SystemRandomness, derive
+from fheval.secrets import Randomness, Secret, Stream, SystemRandomness, derive, expand
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "derive.json"
 
@@ -317,6 +317,9 @@ def test_derive_gives_the_known_answers(case: dict[str, Any]) -> None:
     expected = bytes.fromhex(case["stream"])
     found = derive(Secret(bytes.fromhex(case["seed"])), case["usage"], *labels_of(case)).draw(len(expected))
     assert found == expected
+    assert (
+        expand(Secret(bytes.fromhex(case["seed"])), case["usage"], *labels_of(case)).reveal().hex() == case["expanded"]
+    )
 
 
 @given(first=st.lists(label, max_size=4), second=st.lists(label, max_size=4))

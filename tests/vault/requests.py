@@ -13,7 +13,7 @@ from fheval.aggregator.round_in_play import Exchange
 from fheval.party.messages import REFUSAL, REQUESTS, Opening, Proof, Relay, Reply, Request, SetUp, request
 from fheval.protocols.base import Stage
 from fheval.protocols.round import Round, RoundCall, new_round_id
-from fheval.secrets import SystemRandomness
+from fheval.secrets import Randomness, SystemRandomness
 from fheval.study import Study
 from fheval.wire import HEADER, Message, decode
 from vault.trial import NAMES, Trial, Wire
@@ -74,7 +74,7 @@ class Stopped(Exception):  # noqa: N818
 
 
 def played_until(
-    trial: Trial, stage: Stage, protocol: str = "padded", **changes: Any
+    trial: Trial, stage: Stage, protocol: str = "padded", rng: Randomness | None = None, **changes: Any
 ) -> tuple[Wire, Round, dict[str, bytes]]:
     """Play honestly up to a stage; gives what passed, the round, and the honest requests of that stage."""
     wire = Wire(trial)
@@ -88,7 +88,7 @@ def played_until(
 
     study = trial.study(protocol, **changes)
     with pytest.raises(Stopped):
-        drive(trial.conduct(study), exchange)
+        drive(trial.conduct(study, rng), exchange)
     if stage is Stage.SETUP:
         (data,) = pending[0].requests.values()
     else:
@@ -120,4 +120,4 @@ def a_party(round_: Round) -> str:
 def proof_of(reply: bytes) -> Proof:
     """What an aggregator shows of a reply."""
     read = decode(reply, Reply, sender="test")
-    return Proof(party=read.sender, digest=sha256(read.body).digest(), signature=read.signature)
+    return Proof(party=read.sender, digest=sha256(read.body).digest(), nonce=read.nonce, signature=read.signature)

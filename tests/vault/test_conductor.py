@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -15,8 +16,8 @@ from fheval.errors import CohortTooSmall, RemoteProtocolError, TransportError
 from fheval.party.context import RoundContext
 from fheval.party.epoch import make_keys
 from fheval.party.messages import REFUSAL, KeySetUp, Reply
-from fheval.protocols.base import Stage
-from fheval.wire import Message, decode, encode
+from fheval.protocols.base import Answer, Stage
+from fheval.wire import decode, encode
 from in_process import in_process
 from vault.trial import NAMES, PADDED, RULES, PicksTheFirst, Trial
 
@@ -78,11 +79,12 @@ class Impostor:
         honest = RoundContext.reply
         self.signed = 0
 
-        def reply(context: RoundContext, identity: Identity, stage: Stage, body: Message) -> bytes:
+        def reply(context: RoundContext, identity: Identity, stage: Stage, answer: Answer) -> bytes:
             if identity.name == member and stage is Stage.SUBMIT:
-                body = msgspec.structs.replace(body, sender=claimed)
+                upload: Any = answer.body
+                answer = replace(answer, body=msgspec.structs.replace(upload, sender=claimed))
                 self.signed += 1
-            return honest(context, identity, stage, body)
+            return honest(context, identity, stage, answer)
 
         monkeypatch.setattr(RoundContext, "reply", reply)
 

@@ -299,7 +299,7 @@ def test_a_sum_for_other_parties_than_have_uploaded(curves: Trial, caplog: Log, 
     _, round_, asked = played_until(curves, Stage.RESULT, release="curve")
     data = asked[round_.leader]
     sums = decode(bytes(opened(data, Relay).body), PaddedSums, sender="test")
-    fewer = PaddedSums(round=sums.round, roster=keep(sums.roster), values=bytes(sums.values))
+    fewer = msgspec.structs.replace(sums, roster=keep(sums.roster))
     told = changed(data, body=encode(fewer))
     is_refused(curves, round_.leader, told, "not that of the uploads that were shown", caplog)
     assert is_aborted(curves, round_.leader, round_)
@@ -326,7 +326,7 @@ def test_a_sum_of_another_length_gets_a_verdict(curves: Trial) -> None:
     _, round_, asked = played_until(curves, Stage.RESULT, release="curve")
     data = asked[round_.leader]
     sums = decode(bytes(opened(data, Relay).body), PaddedSums, sender="test")
-    shorter = PaddedSums(round=sums.round, roster=sums.roster, values=bytes(sums.values)[:-6])
+    shorter = msgspec.structs.replace(sums, values=bytes(sums.values)[:-6])
     assert curves.vaults[round_.leader].handle(changed(data, body=encode(shorter))) != REFUSAL
     assert verdict_of(curves, round_.leader).ending is Ending.REFUSED
 

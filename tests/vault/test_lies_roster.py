@@ -12,7 +12,7 @@ from fheval.aggregator.conductor import drive
 from fheval.consortium import sign
 from fheval.party.context import RoundContext
 from fheval.party.messages import REFUSAL, Epoch, Proof, Relay, Reply, Request, binding, request
-from fheval.protocols.base import Stage
+from fheval.protocols.base import Answer, Stage
 from fheval.protocols.padded import PaddedResult, RosterNotice
 from fheval.protocols.round import Ending, SealedVerdict, Verdict, leader_seal
 from fheval.secrets import SystemRandomness
@@ -35,7 +35,8 @@ Log = pytest.LogCaptureFixture
 
 def notice(proofs: Sequence[Proof], round_id: str) -> bytes:
     """The roster of those whose uploads are shown."""
-    return encode(RosterNotice(round=round_id, roster=tuple(proof.party for proof in proofs)))
+    nonces = b"".join(proof.nonce for proof in proofs)
+    return encode(RosterNotice(round=round_id, roster=tuple(proof.party for proof in proofs), nonces=nonces))
 
 
 def test_an_altered_roster_at_submit(trial: Trial, caplog: Log) -> None:
@@ -108,10 +109,29 @@ def test_a_roster_that_cannot_be(trial: Trial, caplog: Log, keep: Any, reason: s
 def test_a_roster_other_than_of_the_uploads_that_are_shown(trial: Trial, caplog: Log, keep: Any) -> None:
     """Pads for fewer parties, in another round of the same uploads, would give their difference away."""
     _, round_, asked = played_until(trial, Stage.PADS)
-    told = RosterNotice(round=round_.id, roster=keep(NAMES))
+    proofs = {proof.party: proof.nonce for proof in opened(asked[round_.leader], Relay).proofs}
+    kept = keep(NAMES)
+    told = RosterNotice(round=round_.id, roster=kept, nonces=b"".join(proofs[name] for name in kept))
     data = changed(asked[round_.leader], body=encode(told))
     is_refused(trial, round_.leader, data, "not that of the uploads that were shown", caplog)
     assert is_aborted(trial, round_.leader, round_)
+
+
+def test_a_nonce_that_its_party_did_not_sign(trial: Trial, caplog: Log) -> None:
+    """Whether in the roster alone, or in the proof as well: the leader derives no pad for it."""
+    _, round_, asked = played_until(trial, Stage.PADS)
+    first, *rest = opened(asked[round_.leader], Relay).proofs
+    forged = (msgspec.structs.replace(first, nonce=bytes(16)), *rest)
+    told = notice(forged, round_.id)
+    is_refused(trial, round_.leader, changed(asked[round_.leader], body=told), "not that of the uploads", caplog)
+    _, round_, asked = played_until(trial, Stage.PADS)
+    first, *rest = opened(asked[round_.leader], Relay).proofs
+    for nonce, reason in ((bytes(16), f"is not signed by {first.party}"), (b"", "no digest or nonce")):
+        forged = (msgspec.structs.replace(first, nonce=nonce), *rest)
+        data = changed(asked[round_.leader], body=notice(forged, round_.id), proofs=forged)
+        is_refused(trial, round_.leader, data, reason, caplog)
+        _, round_, asked = played_until(trial, Stage.PADS)
+        first, *rest = opened(asked[round_.leader], Relay).proofs
 
 
 def test_an_answer_for_another_roster(trial: Trial) -> None:
@@ -210,7 +230,7 @@ def test_a_verdict_over_too_few(trial: Trial, caplog: Log) -> None:
     secrets = steps._keyring.secrets(context, now=trial.clock.now)
     small = Verdict(ending=Ending.REFUSED, roster=(name, round_.leader))
     sealed = leader_seal(round_, secrets, small, SystemRandomness())
-    proof = proof_of(context.reply(steps.kit.identity, Stage.RESULT, sealed))
+    proof = proof_of(context.reply(steps.kit.identity, Stage.RESULT, Answer(body=sealed)))
     data = changed(asked[name], body=encode(sealed), proofs=(proof,))
     is_refused(trial, name, data, "minimum cohort is 3", caplog)
 

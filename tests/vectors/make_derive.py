@@ -1,4 +1,4 @@
-"""Writes derive.json: streams that `fheval.secrets.derive` must give, computed without it.
+"""Writes derive.json: what `fheval.secrets.derive` and `expand` must give, computed without them.
 
 HKDF-SHA256 (RFC 5869) is spelled out with `hmac`, and counter mode with single blocks of AES-256, so that the
 vectors share no code with the package. Run: python tests/vectors/make_derive.py
@@ -33,8 +33,12 @@ CASES: list[tuple[bytes, str, list[Label]]] = [
 
 def hkdf(seed: bytes, info: bytes) -> bytes:
     """Extract with a salt of zeros, then one block of expand: 32 bytes."""
-    extracted = hmac.digest(bytes(32), seed, hashlib.sha256)
-    return hmac.digest(extracted, info + b"\x01", hashlib.sha256)
+    return expanded(hmac.digest(bytes(32), seed, hashlib.sha256), info)
+
+
+def expanded(seed: bytes, info: bytes) -> bytes:
+    """One block of expand."""
+    return hmac.digest(seed, info + b"\x01", hashlib.sha256)
 
 
 def key_stream(key: bytes, count: int) -> bytes:
@@ -55,6 +59,11 @@ def encoded(label: Label) -> bytes:
     return letter + len(raw).to_bytes(4, "big") + raw
 
 
+def labelled(usage: str, *labels: Label) -> bytes:
+    """What a usage and its labels are to HKDF."""
+    return b"fheval/1" + b"".join(encoded(label) for label in (usage, *labels))
+
+
 def written(label: Label) -> dict[str, str]:
     """A label in JSON."""
     if isinstance(label, bytes):
@@ -66,13 +75,14 @@ def vectors() -> list[dict[str, object]]:
     """All cases with their streams."""
     found: list[dict[str, object]] = []
     for seed, usage, labels in CASES:
-        info = b"fheval/1" + b"".join(encoded(label) for label in (usage, *labels))
+        info = labelled(usage, *labels)
         found.append(
             {
                 "seed": seed.hex(),
                 "usage": usage,
                 "labels": [written(label) for label in labels],
                 "stream": key_stream(hkdf(seed, info), STREAM_BYTES).hex(),
+                "expanded": expanded(seed, info).hex(),
             }
         )
     return found

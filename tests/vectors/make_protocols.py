@@ -15,11 +15,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from vectors.make_derive import Label, encoded, hkdf, key_stream
+from vectors.make_derive import Label, expanded, hkdf, key_stream, labelled
 
 SEED = bytes(range(100, 132))
+MASTER = bytes(range(200, 232))
 DIGEST = bytes(range(32))
 PARTIES = ["north", "east", "west"]
+NONCES = {party: bytes([number] * 16) for number, party in enumerate(PARTIES)}
 PRIMES = [70368743669761, 70368743587841, 70368743489537]
 
 # N = 4 decision points: T^1 … T^3, P on the left; F^1 … F^3, 2Q on the right.
@@ -114,7 +116,7 @@ class Stream:
     """The key stream of one usage and list of labels, from its beginning."""
 
     def __init__(self, usage: str, *labels: Label) -> None:
-        self._key = hkdf(SEED, b"fheval/1" + b"".join(encoded(label) for label in (usage, *labels)))
+        self._key = hkdf(SEED, labelled(usage, *labels))
         self._used = 0
 
     def draw(self, count: int) -> bytes:
@@ -217,10 +219,20 @@ def packed(values: list[int]) -> str:
     return (data + bytes(-len(data) % 8)).hex()
 
 
+def pads(party: str, digest: bytes, primes: list[int], count: int) -> list[list[int]]:
+    """A party's pad for each prime: numbers of 128 bits from one stream, the primes one behind the other."""
+    seed = expanded(MASTER, labelled("pad seed", party))
+    data = key_stream(expanded(seed, labelled("padded/pad", digest, NONCES[party])), 16 * count * len(primes))
+    numbers = [int.from_bytes(data[start : start + 16], "little") for start in range(0, len(data), 16)]
+    return [
+        [number % prime for number in numbers[index * count : (index + 1) * count]]
+        for index, prime in enumerate(primes)
+    ]
+
+
 def padded_upload(party: str) -> str:
     values = []
-    for prime in PRIMES:
-        pad = Stream("padded/pad", DIGEST, party, prime).residues(prime, 2 * TERMS)
+    for prime, pad in zip(PRIMES, pads(party, DIGEST, PRIMES, 2 * TERMS), strict=True):
         values += [(x + y) % prime for x, y in zip(LEFT[party] + RIGHT[party], pad, strict=True)]
     return packed(values)
 
@@ -267,14 +279,13 @@ def dot(a: list[int], b: list[int]) -> int:
 
 def verified_upload(party: str, primes: list[int], runs: int) -> str:
     values = []
-    for prime in primes:
+    for prime, pad in zip(primes, pads(party, DIGEST, primes, 2 * runs * (TERMS + 1)), strict=True):
         lefts: list[int] = []
         rights: list[int] = []
         for run in range(runs):
             left, right = Maps(run, prime).hidden(LEFT[party], RIGHT[party])
             lefts += left
             rights += right
-        pad = Stream("padded/pad", DIGEST, party, prime).residues(prime, 2 * runs * (TERMS + 1))
         values += [(x + y) % prime for x, y in zip(lefts + rights, pad, strict=True)]
     return packed(values)
 
@@ -336,6 +347,9 @@ def vectors() -> dict[str, Any]:
     num, den = sums()
     return {
         "seed": SEED.hex(),
+        "master": MASTER.hex(),
+        "nonces": {party: nonce.hex() for party, nonce in NONCES.items()},
+        "pad_seeds": {party: expanded(MASTER, labelled("pad seed", party)).hex() for party in PARTIES},
         "digest": DIGEST.hex(),
         "studies": [
             {"name": name, "fields": fields, "bytes": study_bytes(name).hex(), "hash": study_hash(name).hex()}
@@ -346,10 +360,7 @@ def vectors() -> dict[str, Any]:
                 "name": name,
                 "fields": fields,
                 "digest": round_digest(name).hex(),
-                "pads": {
-                    party: Stream("padded/pad", round_digest(name), party, PRIMES[0]).residues(PRIMES[0], 3)
-                    for party in PARTIES
-                },
+                "pads": {party: pads(party, round_digest(name), PRIMES[:2], 3) for party in PARTIES},
             }
             for name, fields in ROUNDS.items()
         ],

@@ -82,7 +82,9 @@ def conduct(
     made: list[Attempt] = []
     for _ in range(attempts):
         _require_cohort(study, policy, parties, made)
-        leader = leaders[integer_below(rng, len(leaders))]
+        # Whoever made the keys alone can lead rounds under them.
+        made_by = keys.epoch.leader if keys is not None else None
+        leader = made_by if made_by in leaders else leaders[integer_below(rng, len(leaders))]
         round_ = study.round(study.call(rng, engine=engine.name, parties=parties, leader=leader))
         protocol = PROTOCOLS[study.protocol].of_round(round_)
         reused = keys if keys is not None and keys.suit(protocol, round_) else None

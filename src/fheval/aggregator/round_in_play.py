@@ -39,14 +39,25 @@ class EpochKeys:
     epoch: Epoch
     parties: tuple[str, ...]
     engine: str
+    openers: tuple[str, ...]
     parameters: tuple[Parameters, ...] = field(repr=False)
     public: PublicSetup = field(repr=False)
     box: bytes = field(repr=False)
     bundles: Mapping[str, bytes] = field(repr=False)
 
     def suit(self, protocol: Protocol, round_: Round) -> bool:
-        parameters = tuple(protocol.parameter_sets(round_))
-        return (self.parties, self.engine, self.parameters) == (round_.parties, round_.engine, parameters)
+        """Whether a round can use these keys: its leader must have made them, and the same parties may open."""
+        return (self.epoch.leader, self.parties, self.engine, self.openers, self.parameters) == (
+            round_.leader,
+            round_.parties,
+            round_.engine,
+            _openers(protocol, round_),
+            tuple(protocol.parameter_sets(round_)),
+        )
+
+
+def _openers(protocol: Protocol, round_: Round) -> tuple[str, ...]:
+    return tuple(party for party in round_.parties if protocol.opens(round_, party))
 
 
 Step = Generator[Exchange, Replies, Any]
@@ -111,6 +122,7 @@ class RoundInPlay:
             epoch=self.context.epoch,
             parties=self.round.parties,
             engine=self.round.engine,
+            openers=_openers(self.protocol, self.round),
             parameters=tuple(self.protocol.parameter_sets(self.round)),
             public=made.public,
             box=bytes(made.box),
@@ -123,7 +135,12 @@ class RoundInPlay:
             return self._requests(
                 ask.stage,
                 {
-                    party: Submit(opening=self.opening, epoch=keys.epoch, bundle=keys.bundles[party], box=keys.box)
+                    party: Submit(
+                        opening=self.opening,
+                        epoch=keys.epoch,
+                        bundle=keys.bundles[party],
+                        box=keys.box if party in keys.openers else b"",
+                    )
                     for party in ask.bodies
                 },
             )

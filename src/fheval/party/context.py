@@ -11,9 +11,8 @@ from fheval.consortium import Identity, MemberRecord, Roster, sign, verify
 from fheval.errors import RemoteProtocolError
 from fheval.party.messages import REFUSAL, Epoch, Proof, Reply, binding
 from fheval.protocols import PROTOCOLS, Protocol
-from fheval.protocols.base import Stage
-from fheval.protocols.round import AGGREGATOR, Round
-from fheval.wire import Message
+from fheval.protocols.base import Answer, Stage
+from fheval.protocols.round import AGGREGATOR, NONCE_BYTES, Round
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,18 +39,25 @@ class RoundContext:
     def protocol(self) -> Protocol:
         return PROTOCOLS[self.round.protocol].of_round(self.round)
 
-    def reply(self, identity: Identity, stage: Stage, body: Message) -> bytes:
+    def reply(self, identity: Identity, stage: Stage, answer: Answer) -> bytes:
         """Member: sign the content of a stage."""
-        content = wire.encode(body)
+        content = wire.encode(answer.body)
         signature = sign(
             identity,
             round_id=self.binding,
             stage=stage.value,
             roster_hash=self.roster_hash,
-            payload=sha256(content).digest(),
+            payload=_payload(sha256(content).digest(), answer.nonce),
         )
         return wire.encode(
-            Reply(stage=stage, round=self.round.id, sender=identity.name, body=content, signature=signature)
+            Reply(
+                stage=stage,
+                round=self.round.id,
+                sender=identity.name,
+                body=content,
+                nonce=answer.nonce,
+                signature=signature,
+            )
         )
 
     def open_reply(self, data: bytes, sender: str, stage: Stage) -> Reply:
@@ -63,25 +69,25 @@ class RoundContext:
                 step=stage.value,
                 culprit=sender,
             )
-        self._check(sender, stage, sha256(reply.body).digest(), reply.signature)
+        self._check(sender, stage, _payload(sha256(reply.body).digest(), reply.nonce), reply.signature)
         return reply
 
     @staticmethod
     def proof(reply: Reply) -> Proof:
         """Aggregator: what it shows to others of a reply."""
-        return Proof(party=reply.sender, digest=sha256(reply.body).digest(), signature=reply.signature)
+        digest = sha256(reply.body).digest()
+        return Proof(party=reply.sender, digest=digest, nonce=reply.nonce, signature=reply.signature)
 
-    def check_uploads(self, proofs: Sequence[Proof]) -> tuple[str, ...]:
-        """Vault: the parties whose uploads arrived, each of which must have signed its own for this round."""
-        names = tuple(proof.party for proof in proofs)
-        self.round.require_cohort(names)
+    def check_uploads(self, proofs: Sequence[Proof]) -> dict[str, bytes]:
+        """Vault: the parties whose uploads arrived, each of which must have signed its own, and their nonces."""
+        self.round.require_cohort([proof.party for proof in proofs])
         for proof in proofs:
-            if len(proof.digest) != sha256().digest_size:
+            if (len(proof.digest), len(proof.nonce)) != (sha256().digest_size, NONCE_BYTES):
                 raise RemoteProtocolError(
-                    "A claimed upload has no digest. The round was aborted.", step="proofs", culprit=AGGREGATOR
+                    "A claimed upload has no digest or nonce. The round was aborted.", step="proofs", culprit=AGGREGATOR
                 )
-            self._check(proof.party, Stage.SUBMIT, proof.digest, proof.signature)
-        return names
+            self._check(proof.party, Stage.SUBMIT, _payload(proof.digest, proof.nonce), proof.signature)
+        return {proof.party: proof.nonce for proof in proofs}
 
     def check_leaders(self, body: bytes, proofs: Sequence[Proof]) -> None:
         """Vault: this must be what the leader answered with the result."""
@@ -92,9 +98,9 @@ class RoundContext:
                 step=Stage.BROADCAST.value,
                 culprit=AGGREGATOR,
             )
-        self._check(leader, Stage.RESULT, sha256(body).digest(), proofs[0].signature)
+        self._check(leader, Stage.RESULT, _payload(sha256(body).digest(), b""), proofs[0].signature)
 
-    def _check(self, sender: str, stage: Stage, digest: bytes, signature: bytes) -> None:
+    def _check(self, sender: str, stage: Stage, payload: bytes, signature: bytes) -> None:
         if sender not in self.members:
             raise RemoteProtocolError(
                 f"{sender!r} is no party of this round. Its message was ignored.", step=stage.value, culprit=sender
@@ -105,8 +111,13 @@ class RoundContext:
             round_id=self.binding,
             stage=stage.value,
             roster_hash=self.roster_hash,
-            payload=digest,
+            payload=payload,
         )
+
+
+def _payload(digest: bytes, nonce: bytes) -> bytes:
+    """What is signed of a reply: the digest of its content, which has one length, and the nonce."""
+    return digest + nonce
 
 
 def read_reply(data: bytes, sender: str) -> Reply:

@@ -151,7 +151,7 @@ class VaultCore:
         elif isinstance(message, Relay) and record is not None:
             answered = steps.relay(context, stage, message, record, now=now)
         answer = answered.answer
-        reply = context.reply(steps.kit.identity, stage, answer.body)
+        reply = context.reply(steps.kit.identity, stage, answer)
         self._ledger.record(
             Entry(
                 opening=opening,

@@ -1,8 +1,9 @@
-"""Key epochs: the leader makes FHE keys and seed, boxes them up, and seals the box's key for each party.
+"""Key epochs: the leader makes FHE keys and seeds, and seals for each party what the protocol lets it have.
 
-FHE secret keys have most of a megabyte, the same for everybody. So they lie in one box under a fresh symmetric key, and
-only that key is sealed for each party: a hundred parties cost the leader little more than five. A vault opens an epoch
-when it is needed and keeps it in memory; on disk are only the bundle and the box, as the leader sealed them.
+A party's bundle has the common seed and the party's own pad seed. FHE secret keys have most of a megabyte, the same for
+all who open answers: they lie in one box under a fresh symmetric key, which only these find in their bundles. The
+leader's own bundle has the master. A vault opens an epoch when it is needed and keeps it in memory; on disk are only
+the bundle and the box, as the leader sealed them.
 """
 
 from __future__ import annotations
@@ -29,10 +30,14 @@ from fheval.secrets import Randomness, SealBroken, Secret, seal, unseal
 _BOX_KEY_BYTES = 32
 
 
-class _BoxContent(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class _Bundle(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What is sealed for one party; `box_key` for those who open answers, `master` for who takes off pads."""
+
     suits: str
-    keys: tuple[bytes, ...]
     seed: bytes
+    pad_seed: bytes
+    box_key: bytes | None
+    master: bytes | None
 
     def __repr__(self) -> str:
         return "<secrets of an epoch>"
@@ -55,25 +60,39 @@ class EpochSecrets:
 
 
 def suitable(context: RoundContext) -> str:
-    """What keys must have been made for to suit a round: engine and parameter sets, as a digest."""
-    sets = [(each.fingerprint, each.rotations) for each in context.protocol.parameter_sets(context.round)]
-    return sha256(msgspec.msgpack.encode((context.round.engine, sets))).hexdigest()
+    """What keys must have been made for to suit a round: engine, parameter sets and who may open, as a digest."""
+    round_, protocol = context.round, context.protocol
+    sets = [(each.fingerprint, each.rotations) for each in protocol.parameter_sets(round_)]
+    openers = [party for party in round_.parties if protocol.opens(round_, party)]
+    return sha256(msgspec.msgpack.encode((round_.engine, sets, openers))).hexdigest()
 
 
 def make_keys(
     engine: Engine, context: RoundContext, identity: Identity, policy_hash: bytes, rng: Randomness, *, now: datetime
 ) -> KeySetUp:
-    """Leader: make the keys for a round, and seal them for each of its parties, itself among them."""
-    sets = context.protocol.parameter_sets(context.round)
-    secrets, public = leader_set_up(engine, context.round, sets, rng)
+    """Leader: make the keys for a round, and seal for each of its parties, itself among them, what it may have."""
+    round_, protocol = context.round, context.protocol
+    secrets, public = leader_set_up(engine, round_, protocol.parameter_sets(round_), rng)
     key = Secret(rng.draw(_BOX_KEY_BYTES))
-    bound = bundle_context(context, policy_hash)
-    bundles = {
-        name: seal_bundle(identity, record, key, bound, now=now) for name, record in sorted(context.members.items())
-    }
-    content = _BoxContent(suitable(context), tuple(each.reveal() for each in secrets.keys), secrets.seed.reveal())
-    box = seal(key, "epoch", context.epoch.id, plain=msgspec.msgpack.encode(content), rng=rng)
-    return KeySetUp(public=public, box=box, bundles=bundles)
+    suits, bound = suitable(context), bundle_context(context, policy_hash)
+    bundles = {}
+    for name, record in sorted(context.members.items()):
+        own = protocol.secrets_of(round_, secrets, name)
+        payload = _bundle(suits, own, key if protocol.opens(round_, name) else None)
+        bundles[name] = seal_bundle(identity, record, payload, bound, now=now)
+    plain = msgspec.msgpack.encode([each.reveal() for each in secrets.keys])
+    return KeySetUp(public=public, box=seal(key, "epoch", context.epoch.id, plain=plain, rng=rng), bundles=bundles)
+
+
+def _bundle(suits: str, own: PartySecrets, box_key: Secret[bytes] | None) -> Secret[bytes]:
+    content = _Bundle(
+        suits=suits,
+        seed=own.seed.reveal(),
+        pad_seed=own.pad_seed.reveal(),
+        box_key=None if box_key is None else box_key.reveal(),
+        master=None if own.master is None else own.master.reveal(),
+    )
+    return Secret(msgspec.msgpack.encode(content))
 
 
 def open_keys(
@@ -88,18 +107,32 @@ def open_keys(
     """Party: open an epoch's keys, or refuse a bundle that is not this leader's for this epoch, roster and policy."""
     leader = _leader_record(context)
     bound = bundle_context(context, policy_hash)
-    key = open_bundle(identity, sealed.bundle, bound, leader, now=now, seen=seen)
+    payload = open_bundle(identity, sealed.bundle, bound, leader, now=now, seen=seen)
     try:
-        plain = unseal(key, "epoch", context.epoch.id, box=sealed.box)
-        content = msgspec.msgpack.decode(plain, type=_BoxContent)
+        content = msgspec.msgpack.decode(payload.reveal(), type=_Bundle)
+        keys = _unboxed(content.box_key, context, sealed.box)
     except (SealBroken, msgspec.DecodeError, ValueError):
         raise RemoteProtocolError(
-            f"The box of keys from {leader.name} was altered. Start a new round with fresh keys.",
+            f"The keys from {leader.name} were altered. Start a new round with fresh ones.",
             step="bundle",
             culprit=leader.name,
         ) from None
-    secrets = PartySecrets(keys=tuple(Secret(each) for each in content.keys), seed=Secret(content.seed))
+    secrets = PartySecrets(
+        seed=Secret(content.seed),
+        pad_seed=Secret(content.pad_seed),
+        keys=keys,
+        master=None if content.master is None else Secret(content.master),
+    )
     return EpochSecrets(suits=content.suits, secrets=secrets)
+
+
+def _unboxed(box_key: bytes | None, context: RoundContext, box: bytes) -> tuple[Secret[bytes], ...]:
+    if box_key is None:
+        if box:
+            raise ValueError("a box for somebody who has no key to it")
+        return ()
+    plain = unseal(Secret(box_key), "epoch", context.epoch.id, box=box)
+    return tuple(Secret(each) for each in msgspec.msgpack.decode(plain, type=tuple[bytes, ...]))
 
 
 def bundle_context(context: RoundContext, policy_hash: bytes) -> BundleContext:
@@ -108,10 +141,11 @@ def bundle_context(context: RoundContext, policy_hash: bytes) -> BundleContext:
 
 
 def _leader_record(context: RoundContext) -> MemberRecord:
+    """Whoever made the keys leads every round under them: nobody else has the master."""
     leader = context.epoch.leader
-    if leader not in context.members:
+    if leader != context.round.leader:
         raise RemoteProtocolError(
-            f"The keys are said to come from {leader!r}, who is no party of the round. The round was refused.",
+            f"The keys are said to come from {leader!r}, who does not lead the round. The round was refused.",
             step="bundle",
             culprit=AGGREGATOR,
         )

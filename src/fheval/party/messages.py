@@ -29,10 +29,11 @@ class Epoch(Message, frozen=True, kw_only=True):
 
 
 class Proof(Message, frozen=True, kw_only=True):
-    """That a member has signed, at an earlier stage of the round, content with this digest."""
+    """That a member has signed, at an earlier stage of the round, content with this digest, and a nonce beside it."""
 
     party: str
     digest: bytes
+    nonce: bytes
     signature: bytes
 
 
@@ -59,7 +60,7 @@ class SetUp(Message, frozen=True, kw_only=True):
 
 
 class Submit(Message, frozen=True, kw_only=True):
-    """To every party: send your upload. `bundle` is the party's own and `box` everybody's, both from the set-up."""
+    """To every party: send your upload. `bundle` is the party's own; `box` is for those who open answers."""
 
     opening: Opening
     epoch: Epoch
@@ -83,12 +84,16 @@ class Relay(Message, frozen=True, kw_only=True):
 
 
 class Reply(Message, frozen=True, kw_only=True):
-    """Vault to aggregator: the content of one stage, signed by the member. `round` is the challenge for `hello`."""
+    """Vault to aggregator: the content of one stage, signed by the member. `round` is the challenge for `hello`.
+
+    An upload has a fresh `nonce`, which the leader needs for the pad and nobody may change.
+    """
 
     stage: Stage
     round: str
     sender: str
     body: Blob
+    nonce: bytes = b""
     signature: bytes
 
 
@@ -102,7 +107,7 @@ class Greeting(Message, frozen=True, kw_only=True):
 
 
 class KeySetUp(Message, frozen=True, kw_only=True):
-    """Answers `setup`: public keys, the parties' secrets in a box, and the box's key sealed for each party."""
+    """Answers `setup`: public keys, the FHE secret keys in a box, and each party's own secrets in a sealed bundle."""
 
     public: PublicSetup
     box: Blob

@@ -30,6 +30,7 @@ from fheval.errors import (
 )
 from fheval.protocols.round import (
     AGGREGATOR,
+    NONCE_BYTES,
     Contribution,
     Ending,
     OptionValue,
@@ -126,8 +127,9 @@ class Words:
 class Seat:
     """A member's place in a round: what its steps may use.
 
-    `contributions` are there when it submits. `roster` is what a leader gave pads for. `uploaded` has proven to have
-    uploaded; None where nobody proves anything, in trials. A checker opens the answer that it is `shown`.
+    `contributions` are there when it submits. `roster` is what a leader gave pads for. `uploaded` names those who have
+    proven to have uploaded, with their nonces; None where nobody proves anything, in trials. A checker opens the answer
+    that it is `shown`.
     """
 
     engine: Engine
@@ -137,12 +139,15 @@ class Seat:
     rng: Randomness = field(repr=False)
     contributions: Sequence[Contribution] = field(default=(), repr=False)
     roster: tuple[str, ...] | None = None
-    uploaded: tuple[str, ...] | None = None
+    uploaded: Mapping[str, bytes] | None = None
     shown: bytes | None = field(default=None, repr=False)
 
-    def require_uploads(self, roster: tuple[str, ...]) -> None:
-        """Refuse a roster other than of those who have proven to have uploaded."""
-        if self.uploaded is not None and roster != self.uploaded:
+    def require_uploads(self, roster: tuple[str, ...], nonces: bytes) -> None:
+        """Refuse a roster other than of those who have proven to have uploaded, or other nonces than they signed."""
+        if self.uploaded is not None and (roster, nonces) != (
+            tuple(self.uploaded),
+            b"".join(self.uploaded.values()),
+        ):
             raise RemoteProtocolError(
                 "The roster is not that of the uploads that were shown. The round was aborted.",
                 step="roster",
@@ -152,9 +157,13 @@ class Seat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a member answers, and what it notes for itself: a roster, a verdict, why it does not accept a result."""
+    """What a member answers, and what it notes for itself: a roster, a verdict, why it does not accept a result.
+
+    An upload's `nonce` is signed so that it can be shown to the leader without the upload.
+    """
 
     body: Message
+    nonce: bytes = b""
     roster: tuple[str, ...] | None = None
     verdict: Verdict | None = None
     complaint: str | None = None
@@ -303,14 +312,27 @@ class Protocol(ABC):
         """The parameter sets that keys are made for; refuses, before anyone sends anything, what would not fit."""
 
     @abstractmethod
-    def submit(self, seat: Seat) -> Message:
-        """A party's upload."""
+    def submit(self, seat: Seat, nonce: bytes) -> Message:
+        """A party's upload. What hides it must depend on the nonce, which is never drawn twice."""
 
     @abstractmethod
     def open(
         self, engine: Engine, round_: Round, secrets: PartySecrets, roster: tuple[str, ...], answer: bytes
     ) -> Verdict:
         """Decrypt and, where the protocol does, verify the aggregator's answer for this roster; raises if it cannot."""
+
+    @abstractmethod
+    def opens(self, round_: Round, party: str) -> bool:
+        """Whether a party opens answers, and so must hold the FHE secret keys."""
+
+    def secrets_of(self, round_: Round, leaders: PartySecrets, party: str) -> PartySecrets:
+        """Leader: what a party gets of the epoch's secrets; nobody else gets the master."""
+        return PartySecrets(
+            seed=leaders.seed,
+            pad_seed=leaders.pad_seed_of(party),
+            keys=leaders.keys if self.opens(round_, party) else (),
+            master=leaders.master if party == round_.leader else None,
+        )
 
     def soundness_bits(self, round_: Round) -> float | None:  # noqa: ARG002 (a protocol that verifies overrides it)
         """A wrong answer passes the verification with this power of one half; None where nothing is verified."""
@@ -342,7 +364,8 @@ class Protocol(ABC):
         return found
 
     def answer_submit(self, seat: Seat, _body: bytes) -> Answer:
-        return Answer(body=self.submit(seat))
+        nonce = seat.rng.draw(NONCE_BYTES)
+        return Answer(body=self.submit(seat, nonce), nonce=nonce)
 
     @abstractmethod
     def answer_result(self, seat: Seat, body: bytes) -> Answer:
@@ -360,16 +383,19 @@ class Protocol(ABC):
 
 
 class OpenedByAll(Protocol):
-    """Every party opens the aggregator's answer."""
+    """Every party opens the aggregator's answer, and holds the keys for it."""
 
     steps = (
         Step(stage=Stage.SUBMIT, asked=Asked.EVERYONE, role="party"),
         Step(stage=Stage.RESULT, asked=Asked.ROSTER, role="decrypt", cites=Stage.SUBMIT),
     )
 
+    def opens(self, round_: Round, party: str) -> bool:  # noqa: ARG002
+        return True
+
     def answer_result(self, seat: Seat, body: bytes) -> Answer:
         """Party: open the answer for those who have proven to have uploaded."""
-        roster = seat.round.parties if seat.uploaded is None else seat.uploaded
+        roster = seat.round.parties if seat.uploaded is None else tuple(seat.uploaded)
         return Answer(body=Receipt(round=seat.round.id), roster=roster, verdict=self.opened(seat, roster, body))
 
 
@@ -381,6 +407,9 @@ class OpenedByLeader(Protocol):
         Step(stage=Stage.RESULT, asked=Asked.LEADER, role="decrypt", cites=Stage.SUBMIT),
         Step(stage=Stage.BROADCAST, asked=Asked.ROSTER, role="party", cites=Stage.RESULT),
     )
+
+    def opens(self, round_: Round, party: str) -> bool:
+        return party == round_.leader or party in round_.checkers
 
     def answer_result(self, seat: Seat, body: bytes) -> Answer:
         """Leader: open the answer for those whose pads it gave, and seal what it found."""

@@ -12,6 +12,7 @@ Counts say far more than a ratio: nothing here runs unless the study asks for it
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import log2
 
 import numpy as np
@@ -30,18 +31,20 @@ from fheval.wire import Blob, Message, decode
 
 
 class TaggedCounts(Message, frozen=True, kw_only=True):
-    """Step 1, party to aggregator: counts and tags under a pad, six bytes a value."""
+    """Step 1, party to aggregator: counts and tags under a pad, six bytes a value, and the nonce of the pad."""
 
     round: str
     sender: str
+    nonce: bytes
     values: Blob
 
 
 class PaddedSums(Message, frozen=True, kw_only=True):
-    """Step 2, aggregator to leader: Y, the sum of the uploads, and whose they are."""
+    """Step 2, aggregator to leader: Y, the sum of the uploads, whose they are, and their nonces."""
 
     round: str
     roster: tuple[str, ...]
+    nonces: Blob
     values: Blob
 
 
@@ -50,14 +53,16 @@ def tag_keys(round_: Round, seed: Secret[bytes], tags: int) -> list[int]:
     return [nonzero_residue(derive(seed, "curve/tag", round_.digest, tag), PRIME) for tag in range(tags)]
 
 
-def party_submit(round_: Round, seed: Secret[bytes], me: str, own: IntegerVector, tags: int) -> TaggedCounts:
+def party_submit(
+    round_: Round, secrets: PartySecrets, me: str, own: IntegerVector, tags: int, nonce: bytes
+) -> TaggedCounts:
     """Step 1, party: y = (x, α_1·x, …) + pad mod t. Learns: nothing."""
     if len(own) != round_.sums or (own < 0).any() or (own >= PRIME // 2).any():
         raise CapacityError(f"These are not {round_.sums} counts below 2^45. Count again, or lower max_samples.")
     counts = field.from_integers(own, PRIME)
-    parts = [counts, *(field.multiply(counts, key, PRIME) for key in tag_keys(round_, seed, tags))]
-    values = padding.party_pad(round_, seed, me, [PRIME], [np.concatenate(parts)])
-    return TaggedCounts(round=round_.id, sender=me, values=values)
+    parts = [counts, *(field.multiply(counts, key, PRIME) for key in tag_keys(round_, secrets.seed, tags))]
+    values = padding.party_pad(round_, secrets, nonce, [PRIME], [np.concatenate(parts)])
+    return TaggedCounts(round=round_.id, sender=me, nonce=nonce, values=values)
 
 
 class Aggregator(base.Aggregator):
@@ -77,6 +82,7 @@ class Aggregator(base.Aggregator):
         self.round = round_
         self.uploads = padding.UploadSum(round_.sums * (1 + self.tags))
         self.roster: list[str] = []
+        self.nonces: list[bytes] = []
 
     def play(self) -> Playing:
         """Ask for uploads, and let the leader open their sum."""
@@ -85,18 +91,21 @@ class Aggregator(base.Aggregator):
 
     def receive(self, counts: TaggedCounts) -> None:
         self.check_sender(counts)
+        padding.require_nonce(counts.nonce, counts.sender)
         self.uploads.add(counts.values, counts.sender)
         self.roster.append(counts.sender)
+        self.nonces.append(counts.nonce)
 
     def result(self) -> PaddedSums:
         """Hand over the sum, once; nobody else gets in."""
         self.round.require_cohort(self.roster)
         self.answer_now()
         values = padding.pack(self.uploads.totals([PRIME]))
-        return PaddedSums(round=self.round.id, roster=tuple(self.roster), values=values)
+        nonces = b"".join(self.nonces)
+        return PaddedSums(round=self.round.id, roster=tuple(self.roster), nonces=nonces, values=values)
 
 
-def leader_open(round_: Round, seed: Secret[bytes], sums: PaddedSums, tags: int) -> IntegerVector:
+def leader_open(round_: Round, secrets: PartySecrets, sums: PaddedSums, tags: int) -> IntegerVector:
     """Step 3, leader: V = Y − R, with its tags verified. To be answered once a round.
 
     Learns: the global counts, as all parties will; or that the aggregator deviated.
@@ -107,9 +116,9 @@ def leader_open(round_: Round, seed: Secret[bytes], sums: PaddedSums, tags: int)
     total = padding.UploadSum(length)
     total.add(sums.values, AGGREGATOR)
     (padded_sum,) = total.totals([PRIME])
-    (pads,) = padding.leader_pad_sums(round_, seed, sums.roster, [PRIME], length)
+    (pads,) = padding.leader_pad_sums(round_, secrets, sums.roster, sums.nonces, [PRIME], length)
     counts, *tagged = np.split(field.subtract(padded_sum, pads, PRIME), 1 + tags)
-    for key, tag in zip(tag_keys(round_, seed, tags), tagged, strict=True):
+    for key, tag in zip(tag_keys(round_, secrets.seed, tags), tagged, strict=True):
         if not np.array_equal(field.multiply(counts, key, PRIME), tag):
             raise VerificationFailed
     return counts.astype(np.int64)
@@ -124,8 +133,8 @@ class CountsRelease(OpenedByLeader):
         upload="numbers under one-time pads",
         leader_upload="nothing but the sealed counts for the other parties",
         steps=(
-            "It hides the counts under a one-time pad, random numbers that all parties can derive and the aggregator "
-            "cannot, and sends them. The aggregator adds up what it gets, which is as random as each part.",
+            "It hides the counts under a one-time pad, random numbers that nobody but the leader can derive as well, "
+            "and sends them. The aggregator adds up what it gets, which is as random as each part.",
             "The leader gets the sum, takes off the pads, and tells the others the global counts under a key that the "
             "aggregator lacks.",
         ),
@@ -142,14 +151,19 @@ class CountsRelease(OpenedByLeader):
     def parameter_sets(self, round_: Round) -> list[Parameters]:  # noqa: ARG002 (there is no FHE)
         return []
 
-    def submit(self, seat: Seat) -> Message:
+    def secrets_of(self, round_: Round, leaders: PartySecrets, party: str) -> PartySecrets:
+        """A checker takes the pads off itself, as the leader does, and needs the master for it."""
+        own = super().secrets_of(round_, leaders, party)
+        return replace(own, master=leaders.master) if self.opens(round_, party) else own
+
+    def submit(self, seat: Seat, nonce: bytes) -> Message:
         (own,) = seat.contributions
-        return party_submit(seat.round, seat.secrets.seed, seat.me, own.left, self.tags)
+        return party_submit(seat.round, seat.secrets, seat.me, own.left, self.tags, nonce)
 
     def answer_result(self, seat: Seat, body: bytes) -> Answer:
-        roster = decode(body, PaddedSums, sender=AGGREGATOR).roster
-        seat.require_uploads(roster)
-        return self.sealed_answer(seat, roster, body)
+        sums = decode(body, PaddedSums, sender=AGGREGATOR)
+        seat.require_uploads(sums.roster, bytes(sums.nonces))
+        return self.sealed_answer(seat, sums.roster, body)
 
     def open(
         self,
@@ -166,7 +180,7 @@ class CountsRelease(OpenedByLeader):
                 step="PaddedSums",
                 culprit=AGGREGATOR,
             )
-        counts = leader_open(round_, secrets.seed, sums, self.tags)
+        counts = leader_open(round_, secrets, sums, self.tags)
         return Verdict(
             roster=roster,
             counts=tuple(counts.tolist()),

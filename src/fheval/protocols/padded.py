@@ -45,18 +45,20 @@ MOST_SHEETS = 56
 
 
 class PaddedCounts(Message, frozen=True, kw_only=True):
-    """Step 1, party to aggregator: y_m for every prime, six bytes a value."""
+    """Step 1, party to aggregator: y_m for every prime, six bytes a value, and the nonce that its pad was made with."""
 
     round: str
     sender: str
+    nonce: bytes
     values: Blob
 
 
 class RosterNotice(Message, frozen=True, kw_only=True):
-    """Step 2, aggregator to leader: who arrived."""
+    """Step 2, aggregator to leader: who arrived, and with which nonces, one behind the other."""
 
     round: str
     roster: tuple[str, ...]
+    nonces: Blob
 
 
 class PadSums(Message, frozen=True, kw_only=True):
@@ -133,7 +135,9 @@ def _groups(forms: Sequence[Form], rounded: bool) -> list[npt.NDArray[np.intp]]:
     return groups
 
 
-def party_submit(round_: Round, secrets: PartySecrets, me: str, contributions: Sequence[Contribution]) -> PaddedCounts:
+def party_submit(
+    round_: Round, secrets: PartySecrets, me: str, contributions: Sequence[Contribution], nonce: bytes
+) -> PaddedCounts:
     """Step 1, party: x_m = (left ; right) as integers, y_m = x_m + pad_m mod t_j for each prime.
 
     Learns: nothing.
@@ -141,8 +145,8 @@ def party_submit(round_: Round, secrets: PartySecrets, me: str, contributions: S
     layout = Layout.of(round_)
     integers = np.concatenate([c.left for c in contributions] + [c.right for c in contributions])
     hidden = [field.from_integers(integers, prime) for prime in layout.primes]
-    values = padding.party_pad(round_, secrets.seed, me, layout.primes, hidden)
-    return PaddedCounts(round=round_.id, sender=me, values=values)
+    values = padding.party_pad(round_, secrets, nonce, layout.primes, hidden)
+    return PaddedCounts(round=round_.id, sender=me, nonce=nonce, values=values)
 
 
 class Aggregator(base.Aggregator):
@@ -162,6 +166,7 @@ class Aggregator(base.Aggregator):
         self.uploads = padding.UploadSum(2 * self.layout.terms * len(self.layout.primes))
         self.awaited = set(round_.parties)
         self.roster: list[str] = []
+        self.nonces: list[bytes] = []
 
     def play(self) -> Playing:
         """Ask for uploads, for the pads of those who came, and let the leader open the answer."""
@@ -179,9 +184,11 @@ class Aggregator(base.Aggregator):
         sender = counts.sender
         if counts.round != self.round.id or sender not in self.awaited:
             self._refuse(counts)
+        padding.require_nonce(counts.nonce, counts.sender)
         self.uploads.add(counts.values, sender)
         self.awaited.remove(sender)
         self.roster.append(sender)
+        self.nonces.append(counts.nonce)
 
     def _refuse(self, counts: PaddedCounts) -> NoReturn:
         sender = counts.sender
@@ -194,7 +201,7 @@ class Aggregator(base.Aggregator):
         """Step 2: nobody else gets in."""
         self.round.require_parties(len(self.roster))
         self.awaited.clear()
-        return RosterNotice(round=self.round.id, roster=tuple(self.roster))
+        return RosterNotice(round=self.round.id, roster=tuple(self.roster), nonces=b"".join(self.nonces))
 
     def result(self, pads: PadSums) -> PaddedResult:
         """Steps 4 and 5: blinded products in the slots."""
@@ -250,17 +257,17 @@ def leader_answer(
     from_this_round(round_, notice.round, AGGREGATOR, "RosterNotice")
     round_.require_cohort(notice.roster)
     layout = lay_out(round_)
-    sums = padding.leader_pad_sums(round_, secrets.seed, notice.roster, layout.primes, 2 * layout.terms)
+    sums = padding.leader_pad_sums(round_, secrets, notice.roster, notice.nonces, layout.primes, 2 * layout.terms)
     factors = [padding.halves(total) for total in sums]
     ciphertexts = padding.leader_encrypt(engine, secrets, layout.primes, layout.plan, factors)
     return PadSums(round=round_.id, sender=me, roster=notice.roster, ciphertexts=ciphertexts)
 
 
-def require_answered(round_: Round, notice: RosterNotice, result: PaddedResult) -> None:
+def require_answered(round_: Round, roster: tuple[str, ...], result: PaddedResult) -> None:
     """Refuse an answer for other parties than those whose pads went into it: nobody rewrites who came."""
     from_this_round(round_, result.round, AGGREGATOR, "PaddedResult")
-    round_.require_cohort(notice.roster)
-    if result.roster != notice.roster:
+    round_.require_cohort(roster)
+    if result.roster != roster:
         raise RemoteProtocolError(
             "The aggregator's answer names other parties than it announced. The round was aborted.",
             step="PaddedResult",
@@ -269,13 +276,13 @@ def require_answered(round_: Round, notice: RosterNotice, result: PaddedResult) 
 
 
 def leader_open(
-    engine: Engine, round_: Round, secrets: PartySecrets, notice: RosterNotice, result: PaddedResult
+    engine: Engine, round_: Round, secrets: PartySecrets, roster: tuple[str, ...], result: PaddedResult
 ) -> Verdict:
-    """Step 6, leader: decrypt X and Z, or c·num and c·den, and divide. `notice` is the one it answered with pads.
+    """Step 6, leader: decrypt X and Z, or c·num and c·den, and divide. `roster` is the one it answered with pads.
 
     Learns: the released ratio; nothing else is in the slots.
     """
-    require_answered(round_, notice, result)
+    require_answered(round_, roster, result)
     layout = Layout.of(round_)
     if not fits(layout, result.ciphertexts):
         raise RemoteProtocolError(
@@ -304,8 +311,8 @@ def _exact(form: Form, primes: Sequence[int], x: Sequence[int], z: Sequence[int]
 
 
 _PAD = (
-    "It hides the counts under a one-time pad, random numbers that all parties can derive and the aggregator cannot, "
-    "and sends them. The aggregator adds up what it gets, which is as random as each part."
+    "It hides the counts under a one-time pad, random numbers that nobody but the leader can derive as well, and sends "
+    "them. The aggregator adds up what it gets, which is as random as each part."
 )
 _PADS = (
     "One party, the leader, sends the sum of the pads, encrypted. With it the aggregator turns the padded sum into an "
@@ -346,20 +353,19 @@ class Padded(OpenedByLeader):
     def parameter_sets(self, round_: Round) -> list[Parameters]:
         return padding.parameter_sets(self.lay_out(round_).primes)
 
-    def submit(self, seat: Seat) -> Message:
-        return party_submit(seat.round, seat.secrets, seat.me, seat.contributions)
+    def submit(self, seat: Seat, nonce: bytes) -> Message:
+        return party_submit(seat.round, seat.secrets, seat.me, seat.contributions, nonce)
 
     def answer_pads(self, seat: Seat, body: bytes) -> Answer:
         notice = decode(body, RosterNotice, sender=AGGREGATOR)
-        seat.require_uploads(notice.roster)
+        seat.require_uploads(notice.roster, bytes(notice.nonces))
         pads = leader_answer(seat.engine, seat.round, seat.secrets, seat.me, notice, self.lay_out)
         return Answer(body=pads, roster=notice.roster)
 
     def open(
         self, engine: Engine, round_: Round, secrets: PartySecrets, roster: tuple[str, ...], answer: bytes
     ) -> Verdict:
-        notice = RosterNotice(round=round_.id, roster=roster)
-        return leader_open(engine, round_, secrets, notice, decode(answer, PaddedResult, sender=AGGREGATOR))
+        return leader_open(engine, round_, secrets, roster, decode(answer, PaddedResult, sender=AGGREGATOR))
 
 
 PROTOCOL = Padded()

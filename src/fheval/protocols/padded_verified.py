@@ -1,6 +1,6 @@
 """`padded-verified`: as `padded`, against a malicious aggregator, verified by exact algebra.
 
-What parties upload is first passed through secret linear maps that all of them derive from the shared seed, anew for
+What parties upload is first passed through secret linear maps that all of them derive from the common seed, anew for
 every run ρ, prime and form: units r_3 … r_8 and vectors u, w with 1 + u·w ≠ 0. With L, R the sums of the left and
 right integers, num and den the index sets of their products,
 
@@ -36,7 +36,7 @@ from fheval.errors import CapacityError, ConfigError, UndefinedMetric, Verificat
 from fheval.field import Residues
 from fheval.protocols import base, curve, padded, padding
 from fheval.protocols.base import Option, Protocol, Seat, Words
-from fheval.protocols.padded import PaddedCounts, PaddedResult, RosterNotice, SlotLayout
+from fheval.protocols.padded import PaddedCounts, PaddedResult, SlotLayout
 from fheval.protocols.padding import SlotPlan
 from fheval.protocols.release import MOST_PRIMES, exact_primes, exact_ratio
 from fheval.protocols.round import AGGREGATOR, Contribution, Form, PartySecrets, Round, Verdict
@@ -162,7 +162,9 @@ def enough_primes(bound: int, runs: int) -> tuple[int, ...]:
     raise CapacityError(f"Verified fractions up to 2^{bound.bit_length()} need more than {MOST_PRIMES} primes.")
 
 
-def party_submit(round_: Round, secrets: PartySecrets, me: str, contributions: Sequence[Contribution]) -> PaddedCounts:
+def party_submit(
+    round_: Round, secrets: PartySecrets, me: str, contributions: Sequence[Contribution], nonce: bytes
+) -> PaddedCounts:
     """Step 1, party: its integers through the secret maps of every run and prime, then padded.
 
     Learns: nothing.
@@ -181,8 +183,8 @@ def party_submit(round_: Round, secrets: PartySecrets, me: str, contributions: S
                 lefts += left
                 rights += right
         hidden.append(np.concatenate(lefts + rights))
-    values = padding.party_pad(round_, secrets.seed, me, layout.primes, hidden)
-    return PaddedCounts(round=round_.id, sender=me, values=values)
+    values = padding.party_pad(round_, secrets, nonce, layout.primes, hidden)
+    return PaddedCounts(round=round_.id, sender=me, nonce=nonce, values=values)
 
 
 class Aggregator(padded.Aggregator):
@@ -203,13 +205,13 @@ class Aggregator(padded.Aggregator):
 
 
 def leader_open(
-    engine: Engine, round_: Round, secrets: PartySecrets, notice: RosterNotice, result: PaddedResult
+    engine: Engine, round_: Round, secrets: PartySecrets, roster: tuple[str, ...], result: PaddedResult
 ) -> Verdict:
-    """Step 6 and the verification, leader or any party that asks for the ciphertexts and the leader's roster.
+    """Step 6 and the verification, leader or checker.
 
     Learns: the exact fraction; or that the aggregator deviated. Says so to no one.
     """
-    padded.require_answered(round_, notice, result)
+    padded.require_answered(round_, roster, result)
     layout = lay_out(round_)
     if not padded.fits(layout, result.ciphertexts):
         raise VerificationFailed
@@ -285,14 +287,13 @@ class PaddedVerified(padded.Padded):
     def lay_out(self, round_: Round) -> SlotLayout:
         return lay_out(round_)
 
-    def submit(self, seat: Seat) -> Message:
-        return party_submit(seat.round, seat.secrets, seat.me, seat.contributions)
+    def submit(self, seat: Seat, nonce: bytes) -> Message:
+        return party_submit(seat.round, seat.secrets, seat.me, seat.contributions, nonce)
 
     def open(
         self, engine: Engine, round_: Round, secrets: PartySecrets, roster: tuple[str, ...], answer: bytes
     ) -> Verdict:
-        notice = RosterNotice(round=round_.id, roster=roster)
-        return leader_open(engine, round_, secrets, notice, decode(answer, PaddedResult, sender=AGGREGATOR))
+        return leader_open(engine, round_, secrets, roster, decode(answer, PaddedResult, sender=AGGREGATOR))
 
     def soundness_bits(self, round_: Round) -> float:
         return soundness_of(round_, lay_out(round_))

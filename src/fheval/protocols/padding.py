@@ -1,9 +1,9 @@
 """One-time pads instead of ciphertexts: what `padded` and `padded-verified` share.
 
-A party hides its integers x_m under a pad that only the parties can derive, y_m = x_m + pad_m mod t. The aggregator
-adds uploads, Y = Σ y_m; a leader encrypts functions of the pads' sum R = Σ pad_m over the same parties. Since
-V = Y − R is the sum of all x_m, the aggregator gets an encryption of every product, times a weight w of its choice,
-out of linear operations alone:
+A party hides its integers x_m under a pad that only it and the leader can derive, y_m = x_m + pad_m mod t. The
+aggregator adds uploads, Y = Σ y_m; the leader encrypts functions of the pads' sum R = Σ pad_m over the same parties.
+Since V = Y − R is the sum of all x_m, the aggregator gets an encryption of every product, times a weight w of its
+choice, out of linear operations alone:
 
     w·V_L·V_R = w·Y_R·(−R_L) + w·Y_L·(−R_R) + w·(R_L·R_R) + w·Y_L·Y_R        (encrypted: −R_L, −R_R, R_L·R_R)
 
@@ -24,8 +24,8 @@ from fheval.engines import Engine, Evaluator, Parameters
 from fheval.engines.parameters import bfv_linear
 from fheval.errors import RemoteProtocolError
 from fheval.field import Residues
-from fheval.protocols.round import PartySecrets, PublicSetup, Round
-from fheval.secrets import Randomness, Secret, derive, residues
+from fheval.protocols.round import AGGREGATOR, NONCE_BYTES, PartySecrets, PublicSetup, Round
+from fheval.secrets import Randomness, Secret, Stream, expand, residues
 from fheval.wire import Blob
 
 # Enc(−R_L), Enc(−R_R), Enc(R_L·R_R).
@@ -37,6 +37,11 @@ Factors = tuple[Residues, Residues]
 # A residue of 46 bits travels as three 16-bit limbs.
 BYTES_PER_VALUE = 6
 _LIMBS = 3
+
+# A value of a pad is 128 bits of key stream, as four words.
+_WORDS = 4
+_WORD_BYTES = 4
+Words = npt.NDArray[np.uint32]
 
 # Small uploads are added in blocks that stay in the cache, a larger one by itself, which spares copying it; the memory
 # in use does not depend on the number of parties.
@@ -97,9 +102,30 @@ def parameter_sets(primes: Sequence[int]) -> list[Parameters]:
     return [bfv_linear(prime) for prime in primes]
 
 
-def pad(seed: Secret[bytes], round_: Round, party: str, prime: int, count: int) -> Residues:
-    """The pad of one party for one prime of one round: uniform over F_prime, never used again."""
-    return residues(derive(seed, "padded/pad", round_.digest, party, prime), prime, count)
+def pad(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> Words:
+    """The pad of one upload, before it is reduced: integers of 128 bits, each as four words, never used again.
+
+    `seed` is the party's own. One call of the stream cipher makes the pad for all primes. Reduced modulo a prime t, an
+    integer is uniform over F_t up to a statistical distance of t/2^130, or 2^-84 for primes of 46 bits: of the 2^128
+    integers, each residue has one more or less. A whole upload of a million values is within 2^-64 of uniform.
+    """
+    stream = Stream(expand(seed, "padded/pad", round_.digest, nonce))
+    return np.frombuffer(stream.draw(_WORDS * _WORD_BYTES * values), dtype="<u4")
+
+
+def reduced(words: npt.NDArray[np.uint64], primes: Sequence[int]) -> list[Residues]:
+    """Σ_k words_k·2^(32k) mod t for each prime, from the words of a pad or from the sums of the words of pads."""
+    parts = words.reshape(len(primes), -1, _WORDS)
+    return [_reduced(part, prime) for part, prime in zip(parts, primes, strict=True)]
+
+
+def _reduced(words: npt.NDArray[np.uint64], prime: int) -> Residues:
+    modulus = np.uint64(prime)
+    total = words[:, 0] % modulus
+    for index in range(1, _WORDS):
+        shift = pow(2, 32 * index, prime)
+        total = field.add(total, field.multiply(words[:, index] % modulus, shift, prime), prime)
+    return total
 
 
 def pack(values: Sequence[Residues]) -> bytes:
@@ -114,14 +140,13 @@ def packed_size(count: int) -> int:
     return -(-count * BYTES_PER_VALUE // 8) * 8
 
 
-def party_pad(round_: Round, seed: Secret[bytes], me: str, primes: Sequence[int], hidden: Sequence[Residues]) -> bytes:
-    """Party: y = x + pad mod t for each prime, packed."""
-    return pack(
-        [
-            field.add(values, pad(seed, round_, me, prime, len(values)), prime)
-            for prime, values in zip(primes, hidden, strict=True)
-        ]
-    )
+def party_pad(
+    round_: Round, secrets: PartySecrets, nonce: bytes, primes: Sequence[int], hidden: Sequence[Residues]
+) -> bytes:
+    """Party: y = x + pad mod t for each prime, packed; there are as many values for each."""
+    words = pad(secrets.pad_seed, round_, nonce, sum(map(len, hidden))).astype(np.uint64)
+    pads = reduced(words, primes)
+    return pack([field.add(values, own, prime) for values, own, prime in zip(hidden, pads, primes, strict=True)])
 
 
 def halves(total: Residues) -> Factors:
@@ -188,17 +213,39 @@ def _joined(limbs: npt.NDArray[np.uint64], prime: int) -> Residues:
     return field.add(lower, upper, prime)
 
 
+def require_nonce(nonce: bytes, sender: str) -> None:
+    """Aggregator: refuse an upload whose nonce would not fit a roster's."""
+    if len(nonce) != NONCE_BYTES:
+        raise RemoteProtocolError(
+            f"{sender} sent a nonce of {len(nonce)} bytes instead of {NONCE_BYTES}. It was left out.",
+            step="PaddedCounts",
+            culprit=sender,
+        )
+
+
+def split_nonces(nonces: bytes, roster: Sequence[str]) -> list[bytes]:
+    """The nonce of each upload, in the order of the roster."""
+    if len(nonces) != NONCE_BYTES * len(roster):
+        raise RemoteProtocolError(
+            "There is not one nonce for each party of the roster. The round was aborted.",
+            step="roster",
+            culprit=AGGREGATOR,
+        )
+    return [bytes(nonces[start : start + NONCE_BYTES]) for start in range(0, len(nonces), NONCE_BYTES)]
+
+
 def leader_pad_sums(
-    round_: Round, seed: Secret[bytes], roster: Sequence[str], primes: Sequence[int], count: int
+    round_: Round, secrets: PartySecrets, roster: Sequence[str], nonces: bytes, primes: Sequence[int], count: int
 ) -> list[Residues]:
-    """Leader: R = Σ_{m ∈ roster} pad_m for each prime."""
-    sums = []
-    for prime in primes:
-        total = np.zeros(count, dtype=np.uint64)
-        for party in roster:
-            total = field.add(total, pad(seed, round_, party, prime, count), prime)
-        sums.append(total)
-    return sums
+    """Leader: R = Σ_{m ∈ roster} pad_m for each prime.
+
+    Words are added up as they come out of the cipher and reduced once: 2^32 parties do not overflow.
+    """
+    values = len(primes) * count
+    total = np.zeros(_WORDS * values, dtype=np.uint64)
+    for party, nonce in zip(roster, split_nonces(nonces, roster), strict=True):
+        total += pad(secrets.pad_seed_of(party), round_, nonce, values)
+    return reduced(total, primes)
 
 
 def leader_encrypt(

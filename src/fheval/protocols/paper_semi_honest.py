@@ -249,7 +249,7 @@ class PaperSemiHonest(OpenedByAll):
     def parameter_sets(self, round_: Round) -> list[Parameters]:
         return [parameters(round_)]
 
-    def submit(self, seat: Seat) -> Message:
+    def submit(self, seat: Seat, nonce: bytes) -> Message:  # noqa: ARG002 (encryptions are fresh by themselves)
         (contribution,) = seat.contributions
         return party_submit(seat.engine, seat.round, seat.secrets, seat.me, contribution)
 

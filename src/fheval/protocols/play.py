@@ -63,10 +63,10 @@ class Watch:
 
 
 class Members:
-    """The members of a round, in this process: they share keys, and answer what an aggregator asks.
+    """The members of a round, in this process: each has its own secrets, and answers what an aggregator asks.
 
-    `keys` are those of an earlier round; without them the leader makes new ones. All parties submit, but of those who
-    would open or be told the same result only one does.
+    `secrets` are the leader's. `keys` are those of an earlier round; without them the leader makes new ones. All
+    parties submit, but of those who would open or be told the same result only one does.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Members:
             engine=self.engine,
             round=self.round,
             me=party,
-            secrets=self.secrets,
+            secrets=self.protocol.secrets_of(self.round, self.secrets, party),
             rng=self.rng,
             contributions=self.contributions.get(party, ()),
             roster=self.rosters.get(party),

@@ -22,11 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fheval.engines import Engine, Parameters
-from fheval.errors import CohortTooSmall, ConfigError, RemoteProtocolError, UndefinedMetric
-from fheval.secrets import Randomness, SealBroken, Secret, new_seed, seal, unseal
+from fheval.errors import CohortTooSmall, ConfigError, LocalProtocolError, RemoteProtocolError, UndefinedMetric
+from fheval.secrets import Randomness, SealBroken, Secret, expand, new_seed, seal, unseal
 from fheval.wire import Message
 
 ROUND_ID_BYTES = 16
+# Drawn for every upload: a vault whose ledger was rolled back answers a round again, and must not reuse a pad.
+NONCE_BYTES = 16
 
 AGGREGATOR = "aggregator"
 
@@ -203,10 +205,27 @@ def new_round_id(rng: Randomness) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartySecrets:
-    """What all parties share and the aggregator lacks: an FHE secret key per parameter set, and a seed."""
+    """What one party holds of an epoch and the aggregator lacks.
 
-    keys: tuple[Secret[bytes], ...]
+    All parties share `seed`, and each has a `pad_seed` of its own. Those who open answers have `keys`, one FHE secret
+    key per parameter set. The leader has the `master`, from which all pad seeds are derived.
+    """
+
     seed: Secret[bytes]
+    pad_seed: Secret[bytes]
+    keys: tuple[Secret[bytes], ...] = ()
+    master: Secret[bytes] | None = None
+
+    def pad_seed_of(self, party: str) -> Secret[bytes]:
+        """Leader: any party's pad seed."""
+        if self.master is None:
+            raise LocalProtocolError("Other parties' pads are the leader's to derive. This party has no master.")
+        return pad_seed(self.master, party)
+
+
+def pad_seed(master: Secret[bytes], party: str) -> Secret[bytes]:
+    """A party's pad seed. Without the master it tells nothing about another's: HMAC is a pseudorandom function."""
+    return expand(master, "pad seed", party)
 
 
 class PublicSetup(Message, frozen=True, kw_only=True):
@@ -220,13 +239,19 @@ class PublicSetup(Message, frozen=True, kw_only=True):
 def leader_set_up(
     engine: Engine, round_: Round, parameters: Sequence[Parameters], rng: Randomness
 ) -> tuple[PartySecrets, PublicSetup]:
-    """Set-up, leader: make the FHE keys and the common seed.
+    """Set-up, leader: make the FHE keys, the common seed and the master.
 
-    The secrets go to the other parties, sealed so that the aggregator cannot open them; the public part goes to
-    the aggregator.
+    These are the leader's own secrets. What the other parties get of them, sealed so that the aggregator cannot open
+    it, is the protocol's matter (`Protocol.secrets_of`); the public part goes to the aggregator.
     """
     keys = [engine.generate_keys(chosen) for chosen in parameters]
-    secrets = PartySecrets(keys=tuple(made.secret for made in keys), seed=new_seed(rng))
+    master = new_seed(rng)
+    secrets = PartySecrets(
+        seed=new_seed(rng),
+        pad_seed=pad_seed(master, round_.leader),
+        keys=tuple(made.secret for made in keys),
+        master=master,
+    )
     return secrets, PublicSetup(round=round_.id, sender=round_.leader, keys=tuple(made.public for made in keys))
 
 

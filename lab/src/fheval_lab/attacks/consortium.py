@@ -44,16 +44,17 @@ class Consortium:
         return study.round(study.call(rng, engine=engine.name, parties=names, leader=names[0]))
 
     def attacked(
-        self, engine: Engine, rng: Randomness, seed: Secret[bytes] | None = None, *, data: str = "now", size: int = 1
+        self, engine: Engine, rng: Randomness, like: AttackedRound | None = None, *, data: str = "now", size: int = 1
     ) -> AttackedRound:
         """A round over one of the data sets, which may be so many times as large.
 
-        A consortium keeps its seed from round to round, as it keeps its keys; without one, this round has its own.
+        A consortium keeps its secrets from round to round: `like` is an earlier one.
         """
         protocol, round_ = PROTOCOLS[self.protocol], self.round(engine, rng)
         secrets, setup = leader_set_up(engine, round_, protocol.parameter_sets(round_), rng)
-        keys = replace(secrets, seed=seed or secrets.seed), setup
-        return AttackedRound(protocol, engine, round_, self.contributions(data, size), rng, keys=keys)
+        if like is not None:
+            secrets = replace(like.secrets, keys=secrets.keys)
+        return AttackedRound(protocol, engine, round_, self.contributions(data, size), rng, keys=(secrets, setup))
 
     def contributions(self, data: str = "now", size: int = 1) -> Contributions:
         """The parties' integers; another name stands for another data set."""

@@ -70,6 +70,7 @@ class PaddedAdversary(padded.Aggregator):
         self.tampering = self.strategy.tamper_with_runs()
         self.uploads = TamperedSum(2 * self.layout.terms * len(self.layout.primes), self._change)
         self.inbox: dict[str, bytes] = {}
+        self.received: list[PaddedCounts] = []
 
     def known_runs(self) -> int:
         """How many runs the strategy deals with."""
@@ -85,15 +86,20 @@ class PaddedAdversary(padded.Aggregator):
 
     def receive(self, counts: PaddedCounts) -> None:
         self.inbox[counts.sender] = counts.values
+        self.received.append(counts)
         self.roster.append(counts.sender)
 
     def close(self) -> RosterNotice:
-        """Add up what the strategy chooses, and tell the leader what it announces."""
+        """Add up what the strategy chooses, and announce a roster, with the nonces that belong to it."""
         earlier = [counts.values for counts in self.earlier]
         mail = Mail(inbox=list(self.inbox.values()), earlier=earlier, forge=self.forge_upload)
-        for upload in self.strategy.choose_uploads(mail):
+        chosen = self.strategy.choose_uploads(mail)
+        for upload in chosen:
             self.uploads.add(upload, "a party")
         self.roster = self.strategy.announce(tuple(self.inbox))
+        nonces = {counts.sender: counts.nonce for counts in self.received}
+        nonces |= {counts.sender: counts.nonce for counts in self.earlier if counts.values in chosen}
+        self.nonces = [nonces[name] for name in self.roster]
         return super().close()
 
     def forge_upload(self) -> bytes:

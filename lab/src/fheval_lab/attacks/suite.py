@@ -11,7 +11,6 @@ from fheval.engines import Engine
 from fheval.errors import ConfigError, FhevalError, UndefinedMetric
 from fheval.protocols import PROTOCOLS, Protocol, padded, padded_verified, paper_malicious, paper_semi_honest
 from fheval.protocols.base import Aggregator
-from fheval.secrets import new_seed
 from fheval_lab.attacks.attacked import AttackedRound
 from fheval_lab.attacks.catalogue import STRATEGIES
 from fheval_lab.attacks.consortium import Consortium, fresh_stream
@@ -92,9 +91,9 @@ class Suite:
             for each in self.strategies
         ]
         self._engine, self._rng = ReusedKeys(engine), fresh_stream()
-        self._seed = new_seed(self._rng)
         self._truth = float(consortium.true_auc())
-        self._earlier = consortium.attacked(self._engine, self._rng, self._seed, data="earlier").uploads()
+        self._first = consortium.attacked(self._engine, self._rng, data="earlier")
+        self._earlier = self._first.uploads()
 
     def steps(self, tries: int) -> list[int]:
         """What `play` is to be called with, one after the other: the numbers of the strategies, try after try."""
@@ -103,7 +102,7 @@ class Suite:
     def play(self, step: int) -> None:
         """One try of one strategy; the first strategy begins a new round."""
         if step == 0:
-            self._round = self.consortium.attacked(self._engine, self._rng, self._seed)
+            self._round = self.consortium.attacked(self._engine, self._rng, self._first)
         aggregator_type = adversary(self.protocol, self.strategies[step], self._earlier)
         attempt(self._round, aggregator_type, self._truth, self.tallies[step])
 

@@ -18,7 +18,6 @@ from fheval.engines import Engine
 from fheval.field import Residues, rational
 from fheval.protocols import padding
 from fheval.protocols.round import AGGREGATOR
-from fheval.secrets import new_seed
 from fheval.wire import decode
 from fheval_lab.attacks.attacked import AttackedRound
 from fheval_lab.attacks.chance import IMPLAUSIBLE, same_distribution
@@ -156,6 +155,6 @@ def _likeness(name: str, small: Sequence[Sample], large: Sequence[Sample]) -> Li
 def _rounds(consortium: Consortium, engine: Engine, rounds: int) -> tuple[list[AttackedRound], list[AttackedRound]]:
     """Rounds over a data set, and over one that is many times as large."""
     reused, rng = ReusedKeys(engine), fresh_stream()
-    seed = new_seed(rng)
-    small, large = ([consortium.attacked(reused, rng, seed, size=size) for _ in range(rounds)] for size in (1, SIZE))
+    first = consortium.attacked(reused, rng)
+    small, large = ([consortium.attacked(reused, rng, first, size=size) for _ in range(rounds)] for size in (1, SIZE))
     return small, large
