@@ -33,9 +33,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fheval.counting import Grid
 from fheval.errors import FhevalError
-from fheval.metrics.registry import METRICS
+from fheval.metrics.registry import METRICS, Columns, Histogram, Inputs
 from fheval.protocols import PROTOCOLS
+from fheval.protocols.round import Reading
 from fheval.study import Study
 
 # A study leaves as many candidates at least: the estimate is an average, and a set of ten is rarely a set of one.
@@ -270,11 +272,19 @@ def _system(
 
 def _ratio(name: str, cells: NDArray[np.int64]) -> float:
     """A metric's ratio for TP, FP, FN, TN."""
-    metric = METRICS[name]
-    left, right = metric.sides(cells[None, :])
-    products = (left * right)[0].astype(np.float64)
-    numerator = metric.form(2, 2).numerator
+    reading = _reading(name)
+    # Positives, then negatives, of two bins.
+    table = cells[[0, 2, 1, 3]][None, :]
+    products = reading.left.of_integers(table)[0].astype(np.float64) * reading.right.of_integers(table)[0]
+    numerator = reading.form.numerator
     return float(products[:numerator].sum() / products[numerator:].sum())
+
+
+@lru_cache(maxsize=256)
+def _reading(name: str) -> Reading:
+    """How a metric is read from counts above and below its threshold."""
+    histogram = Histogram.at(None, [0.0])
+    return METRICS[name].reading(Columns([histogram]), Inputs(grid=Grid.even(2)), samples=1)
 
 
 @lru_cache(maxsize=4096)

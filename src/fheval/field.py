@@ -1,4 +1,4 @@
-"""Exact arithmetic in prime fields of up to 50 bits, vectorised, and integers put together from residues.
+"""Exact arithmetic in prime fields of up to 50 bits, vectorised, integers put together from residues, and linear maps.
 
 A product of two 46-bit residues has 92 bits. `multiply` gets it exactly out of 64-bit words: the quotient
 a·b/t is estimated in double precision, where it is off by less than one for t below 2^50, so that the remainder
@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from math import gcd, isqrt, prod
+from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 Residues = npt.NDArray[np.uint64]
+Integers = npt.NDArray[np.int64]
 
 LARGEST_MODULUS = 1 << 50
 
@@ -137,3 +140,128 @@ def is_prime(number: int) -> bool:
         else:
             return False
     return True
+
+
+class LinearMap(msgspec.Struct, frozen=True, array_like=True, cache_hash=True):
+    """An integer matrix whose rows add up few stretches of a vector, made by `stretches`, `+`, `-`, `*` and `stack`.
+
+    With C_j the sum of the first j numbers of the vector, an entry is a coefficient of C at some place, so that a sum
+    over any stretch, C_stop − C_start, takes two entries, and a curve of running totals no more than two a row. Entries
+    are sorted by row and place, and no two are of the same: equal maps are equal bytes. `ends` has the entry behind
+    each row.
+
+    >>> positives = LinearMap.stretches(range(3), range(1, 4))
+    >>> total = LinearMap.stretches([0], [3])
+    >>> LinearMap.stack([positives, 2 * total - positives[0]]).of_integers(np.array([[1, 20, 300]])).tolist()
+    [[1, 20, 300, 641]]
+    """
+
+    ends: bytes
+    places: bytes
+    coefficients: bytes
+
+    @classmethod
+    def stretches(cls, starts: Sequence[int], stops: Sequence[int]) -> LinearMap:
+        """A row for each stretch: the sum of the numbers from start to stop, the last one not included."""
+        rows = np.arange(len(starts))
+        ones = np.ones(len(starts), dtype=np.int64)
+        return cls._of(
+            len(starts), np.append(rows, rows), np.concatenate([stops, starts]).astype(np.int64), np.append(ones, -ones)
+        )
+
+    @classmethod
+    def stack(cls, maps: Sequence[LinearMap]) -> LinearMap:
+        """The rows of all of them, one below the other."""
+        firsts = np.cumsum([0, *(len(each) for each in maps)])
+        rows = [each._rows + first for each, first in zip(maps, firsts, strict=False)]
+        return cls._of(
+            int(firsts[-1]),
+            np.concatenate(rows),
+            np.concatenate([each._places for each in maps]),
+            np.concatenate([each._coefficients for each in maps]),
+        )
+
+    @classmethod
+    def _of(cls, count: int, rows: Integers, places: Integers, coefficients: Integers) -> LinearMap:
+        """Sort entries and add up those of one row and place; a row without any gets a zero, so that none is empty."""
+        rows = np.append(rows, np.arange(count))
+        places = np.append(places, np.zeros(count, dtype=np.int64))
+        # C_0 is always zero.
+        coefficients = np.append(np.where(places[:-count] == 0, 0, coefficients), np.zeros(count, dtype=np.int64))
+        order = np.lexsort((places, rows))
+        rows, places, coefficients = rows[order], places[order], coefficients[order]
+        first = np.append(True, (np.diff(rows) != 0) | (np.diff(places) != 0))
+        sums = np.add.reduceat(coefficients, np.flatnonzero(first))
+        rows, places = rows[first], places[first]
+        alone = np.bincount(rows[sums != 0], minlength=count)[rows] == 0
+        kept = (sums != 0) | (alone & (places == 0))
+        ends = np.cumsum(np.bincount(rows[kept], minlength=count))
+        return cls(_packed(ends), _packed(places[kept]), _packed(sums[kept]))
+
+    def __len__(self) -> int:
+        return len(self.ends) // 8
+
+    def __getitem__(self, row: int) -> LinearMap:
+        mine = self._rows == row % len(self)
+        return self._of(1, np.zeros(int(mine.sum()), dtype=np.int64), self._places[mine], self._coefficients[mine])
+
+    def __add__(self, other: LinearMap) -> LinearMap:
+        if len(self) != len(other):
+            raise ValueError(f"Maps of {len(self)} and of {len(other)} rows cannot be added.")
+        return self._of(
+            len(self),
+            np.append(self._rows, other._rows),
+            np.append(self._places, other._places),
+            np.append(self._coefficients, other._coefficients),
+        )
+
+    def __rmul__(self, factor: int) -> LinearMap:
+        return self._of(len(self), self._rows, self._places, factor * self._coefficients)
+
+    def __neg__(self) -> LinearMap:
+        return -1 * self
+
+    def __sub__(self, other: LinearMap) -> LinearMap:
+        return self + -other
+
+    def of_integers(self, vectors: Integers) -> Integers:
+        """The map of every line of a table of integers, exact even where running totals wrap around."""
+        totals = np.zeros((vectors.shape[0], vectors.shape[1] + 1), dtype=np.int64)
+        np.cumsum(vectors, axis=1, out=totals[:, 1:])
+        mapped: Integers = np.add.reduceat(totals[:, self._places] * self._coefficients, self._starts, axis=1)
+        return mapped
+
+    def of_residues(self, vectors: Residues, modulus: int) -> Residues:
+        """The map of every line of a table of residues, modulo `modulus`."""
+        if (vectors.shape[1] + 1) * modulus >= 1 << 64:
+            raise ValueError(f"Lines of {vectors.shape[1]} residues are too long to be added up.")
+        totals = np.zeros((vectors.shape[0], vectors.shape[1] + 1), dtype=np.uint64)
+        np.cumsum(vectors, axis=1, out=totals[:, 1:])
+        totals %= np.uint64(modulus)
+        entries = multiply(totals[:, self._places], from_integers(self._coefficients, modulus), modulus)
+        mapped: Residues = np.add.reduceat(entries, self._starts, axis=1) % np.uint64(modulus)
+        return mapped
+
+    @property
+    def _places(self) -> Integers:
+        return _unpacked(self.places)
+
+    @property
+    def _coefficients(self) -> Integers:
+        return _unpacked(self.coefficients)
+
+    @property
+    def _starts(self) -> Integers:
+        return np.append(0, _unpacked(self.ends)[:-1])
+
+    @property
+    def _rows(self) -> Integers:
+        return np.repeat(np.arange(len(self)), np.diff(_unpacked(self.ends), prepend=0))
+
+
+def _packed(values: npt.NDArray[Any]) -> bytes:
+    return values.astype("<i8").tobytes()
+
+
+def _unpacked(data: bytes) -> Integers:
+    return np.frombuffer(data, dtype="<i8")

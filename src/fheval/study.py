@@ -23,9 +23,9 @@ from fheval.counting import UNNAMED, Grid
 from fheval.counting.grid import DEFAULT_KIND, DEFAULT_POINTS, PLACED
 from fheval.errors import CapacityError, ConfigError, RemoteProtocolError
 from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE, Rule
-from fheval.metrics.registry import Spec, parse_spec
+from fheval.metrics.registry import Columns, Histogram, Inputs, Spec, parse_spec
 from fheval.metrics.resampling import LARGEST_WEIGHT
-from fheval.metrics.statistics import PROBABILITY_BITS, BinCounts, Calibration, Statistic
+from fheval.metrics.statistics import PROBABILITY_BITS, Calibration, Statistic
 from fheval.protocols import DEFAULT_PROTOCOL, PROTOCOLS, Protocol
 from fheval.protocols.base import Option
 from fheval.protocols.curve import PRIME
@@ -34,7 +34,7 @@ from fheval.protocols.round import (
     DEFAULT_MAX_SAMPLES,
     DEFAULT_MINIMUM_COHORT,
     MOST_SAMPLES,
-    Form,
+    Batch,
     OptionValue,
     Round,
     RoundCall,
@@ -240,15 +240,19 @@ class Study(Message, frozen=True, kw_only=True):
         """What makes a group large enough to be released."""
         return Rule(minimum_size=self.minimum_group, minimum_parties=self.minimum_cohort)
 
-    def statistic(self, spec: Spec) -> Statistic:
-        return spec.metric.counted(spec.setting(self.grid, self.target_range))
+    def inputs(self, spec: Spec) -> Inputs:
+        return spec.inputs(self.grid, self.target_range)
 
     def statistics(self) -> tuple[Statistic, ...]:
-        """All that is counted, each once."""
-        if self.release == "ratios":
-            return tuple(dict.fromkeys(self.statistic(spec) for spec in self.specs))
-        calibrated = self.grid.scores != "any"
-        return (BinCounts(self.grid), *([Calibration(self.grid.scores == "logit")] if calibrated else []))
+        """All that is counted, each once. Metrics at a threshold and over the grid share one histogram."""
+        if self.release == "curve":
+            calibrated = self.grid.scores != "any"
+            return (Histogram(self.grid), *([Calibration(self.grid.scores == "logit")] if calibrated else []))
+        specs = self.specs
+        grid = self.grid if any(spec.metric.histogram == "grid" for spec in specs) else None
+        cuts = [self.inputs(spec).cut for spec in specs if spec.metric.histogram == "threshold"]
+        others = dict.fromkeys(each for spec in specs for each in spec.metric.statistics(self.inputs(spec)))
+        return (*([Histogram.at(grid, cuts)] if grid is not None or cuts else []), *others)
 
     def slices(self, groups: Sequence[str] = ()) -> list[Slice]:
         """Everything that is evaluated by itself: models, classes and groups, all samples before the groups."""
@@ -263,28 +267,27 @@ class Study(Message, frozen=True, kw_only=True):
         """All released numbers but for resamples, in the order of the forms."""
         return [Evaluation(spec, where) for spec, where in product(self.specs, self.slices(groups))]
 
-    def forms(self, groups: Sequence[str] = ()) -> tuple[Form, ...]:
-        """One form for each evaluation and each of its resamples."""
-        weighted = self.max_samples * (LARGEST_WEIGHT if self.replicates else 1)
+    def batch(self, groups: Sequence[str] = ()) -> Batch:
+        """The table that every party counts, and how all released numbers are read from it."""
+        samples = self.max_samples * (LARGEST_WEIGHT if self.replicates else 1)
         summed = any(spec.metric.probabilities or spec.metric.targets for spec in self.specs)
-        if weighted > (MOST_SUMMED if summed else MOST_COUNTED):
+        if samples > (MOST_SUMMED if summed else MOST_COUNTED):
             raise StudyError(f"{self.max_samples} samples are more than can be added up here. Lower max_samples.")
-        shapes = {
-            spec: [spec.metric.form(len(self.grid), samples) for samples in (self.max_samples, weighted)]
-            for spec in self.specs
-        }
-        each = sum(once.terms + self.replicates * resampled.terms for once, resampled in shapes.values())
-        terms = self.number_of_slices(groups) * each
+        statistics = self.statistics()
+        columns = Columns(statistics)
+        batch = Batch(
+            width=sum(statistic.width for statistic in statistics),
+            slices=self.number_of_slices(groups),
+            lines=1 + self.replicates,
+            readings=tuple(spec.metric.reading(columns, self.inputs(spec), samples) for spec in self.specs),
+        )
+        terms = batch.slices * batch.lines * sum(each.form.terms for each in batch.readings)
         if terms > MOST_TERMS:
             raise StudyError(
                 f"The batch has {terms:,} products and a round takes {MOST_TERMS:,}. "
                 "Ask for fewer decision points, resamples, groups or metrics at once."
             )
-        forms: list[Form] = []
-        for evaluation in self.evaluations(groups):
-            once, resampled = shapes[evaluation.spec]
-            forms += [once, *[resampled] * self.replicates]
-        return tuple(forms)
+        return batch
 
     def require_rows(self, rows: int) -> None:
         """Refuse one party's rows that are more than the study allows."""
@@ -318,7 +321,7 @@ class Study(Message, frozen=True, kw_only=True):
         return Round(
             **msgspec.structs.asdict(call),
             protocol=self.protocol,
-            forms=() if curve else self.forms(call.groups),
+            batch=None if curve else self.batch(call.groups),
             sums=self.number_of_slices(call.groups) * width,
             precision=self.precision,
             minimum_cohort=self.minimum_cohort,
@@ -416,7 +419,7 @@ def _check_asked(study: Study) -> None:
     if study.target_range is not None and not -1e300 < study.target_range[0] < study.target_range[1] < 1e300:
         raise StudyError(f"{study.target_range} is no range of values. Give the lowest, then the highest.")
     for spec in study.specs:
-        spec.setting(study.grid, study.target_range)
+        study.inputs(spec)
         if study.classes and spec.metric.targets:
             raise StudyError(f"{spec} is no metric of classes. Ask for it without classes.")
     if study.release == "curve" and (study.metrics != ("auc",) or study.replicates):

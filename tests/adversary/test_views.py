@@ -121,7 +121,7 @@ def _values(protocol: str, round_: Round, master: Secret[bytes], rng: Randomness
     layout = LAYOUTS[protocol](round_)
     for party in round_.parties:
         for nonce in (rng.draw(16), rng.draw(16)):
-            words = padding.pad(pad_seed(master, party), round_, nonce, 2 * layout.terms * len(layout.primes))
+            words = padding.pad(pad_seed(master, party), round_, nonce, layout.uploaded * len(layout.primes))
             yield from map(tuple, words.reshape(-1, 4).tolist())
 
 

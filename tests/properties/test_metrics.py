@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from math import isclose
 from typing import Any
 
@@ -16,7 +17,7 @@ import metrics_oracle
 from fheval import Grid, Table, UndefinedMetric, evaluate
 from fheval.evaluation.tally import tally_party
 from fheval.metrics.registry import METRICS
-from fheval.protocols.round import Contribution, Form
+from fheval.protocols.round import Batch, Contribution, Form
 from fheval.secrets import Secret, derive
 from fheval.study import Study
 from fheval_lab.clear import ClearEngine
@@ -56,11 +57,14 @@ grid_parties = parties_of(st.sampled_from([0.0, 1.0]), on_grid)
 regression_parties = parties_of(st.floats(*TARGETS), st.floats(*TARGETS))
 
 
-def ratio(form: Form, shares: Sequence[Contribution]) -> float | None:
-    """What the protocols compute, in Python's integers; the form's promises are checked."""
-    left = [sum(int(share.left[i]) for share in shares) for i in range(form.terms)]
-    right = [sum(int(share.right[i]) for share in shares) for i in range(form.terms)]
-    products = [a * b for a, b in zip(left, right, strict=True)]
+def ratios(batch: Batch, shares: Sequence[Contribution]) -> list[float | None]:
+    """What the protocols compute, in Python's integers; the forms' promises are checked."""
+    left, right = (side.tolist() for side in batch.factors(np.sum([share.table for share in shares], axis=0)))
+    products = iter([a * b for a, b in zip(left, right, strict=True)])
+    return [ratio(form, list(islice(products, form.terms))) for form in batch.forms]
+
+
+def ratio(form: Form, products: list[int]) -> float | None:
     num, den = sum(products[: form.numerator]), sum(products[form.numerator :])
     assert 0 <= num <= form.bound
     assert 0 <= den <= form.bound
@@ -74,13 +78,12 @@ def a_study(points: int = POINTS, **others: Any) -> Study:
 
 def computed(study: Study, parties: Sequence[Party]) -> dict[str, float | None]:
     shares = [
-        tally_party(study, (), [Table.of(*party)], derive(Secret(bytes(32)), "test")).contributions()
+        tally_party(study, (), [Table.of(*party)], derive(Secret(bytes(32)), "test")).contribution()
         for party in parties
     ]
     found: dict[str, float | None] = {}
-    for number, (each, form) in enumerate(zip(study.evaluations(), study.forms(), strict=True)):
-        value = ratio(form, [share[number] for share in shares])
-        finish = each.spec.metric.finish(each.spec.setting(study.grid, study.target_range))
+    for each, value in zip(study.evaluations(), ratios(study.batch(), shares), strict=True):
+        finish = each.spec.metric.finish(study.inputs(each.spec))
         found[str(each.spec)] = None if value is None else finish(value)
     return found
 
@@ -155,16 +158,16 @@ def test_metrics_of_a_group_are_those_of_its_rows(parties: list[Party], data: st
     groups = [np.array([data.draw(st.sampled_from(names)) for _ in y], dtype=np.str_) for y, _ in parties]
     study, published = a_study(metrics=wanted, group_column="g"), ("a", "b")
     shares = [
-        tally_party(study, published, [Table.of(*party, groups=own)], derive(Secret(bytes(32)), "test")).contributions()
+        tally_party(study, published, [Table.of(*party, groups=own)], derive(Secret(bytes(32)), "test")).contribution()
         for party, own in zip(parties, groups, strict=True)
     ]
     y, s = pool(parties)
     everyone = np.concatenate(groups)
-    for number, (each, form) in enumerate(zip(study.evaluations(published), study.forms(published), strict=True)):
+    for each, value in zip(study.evaluations(published), ratios(study.batch(published), shares), strict=True):
         group = each.where.group
         chosen = np.ones(len(y), dtype=bool) if group is None else everyone == group
         expected = metrics_oracle.pooled(str(each.spec), y[chosen], s[chosen])
-        assert_same(str(each.spec), ratio(form, [share[number] for share in shares]), expected, 2.0**-24)
+        assert_same(str(each.spec), value, expected, 2.0**-24)
 
 
 @settings(max_examples=6)

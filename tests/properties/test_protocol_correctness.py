@@ -11,9 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fheval.errors import UndefinedMetric
-from fheval.metrics.registry import auc_contribution
-from fheval.protocols.round import Contribution, Form, Round
-from protocols.rounds import Cast, a_round, contributions_of, counts_of, exact, play, pooled
+from fheval.protocols.round import Form, Round
+from protocols.rounds import Cast, a_round, contributions_of, counts_of, exact, plain, play, pooled, sides_of
 
 Sample = tuple[int, float]
 PUBLIC_BOUND = 1 << 12
@@ -109,16 +108,20 @@ def test_neither_the_split_nor_the_order_of_arrival_changes_the_result(
     assert abs(results[0] - results[1]) <= (0 if protocol == "padded-verified" else 1e-7)
 
 
+# Left and right factors.
+Sides = tuple[list[int], list[int]]
+
+
 @st.composite
-def batches(draw: st.DrawFn) -> tuple[list[Form], list[list[Contribution]]]:
+def batches(draw: st.DrawFn) -> tuple[list[Form], list[list[Sides]]]:
     """Several forms of different shapes, and what each of three parties contributes to each."""
     shapes = draw(st.lists(st.tuples(st.integers(2, 5), SAMPLES, SAMPLES, SAMPLES), min_size=2, max_size=4))
     forms: list[Form] = []
-    parties: list[list[Contribution]] = [[], [], []]
+    parties: list[list[Sides]] = [[], [], []]
     for points, *of_party in shapes:
         forms.append(Form(numerator=points - 1, denominator=1, magnitude=draw(st.sampled_from([2**12, 2**30]))))
         for party, samples in zip(parties, of_party, strict=True):
-            party.append(auc_contribution(counts_of(samples, points)))
+            party.append(sides_of(counts_of(samples, points)))
     return forms, parties
 
 
@@ -128,12 +131,12 @@ def batches(draw: st.DrawFn) -> tuple[list[Form], list[list[Contribution]]]:
 @given(batch=batches())
 @settings(max_examples=12)
 def test_a_batch_gives_each_form_its_own_ratio(
-    protocol: str, precision: float | None, batch: tuple[list[Form], list[list[Contribution]]]
+    protocol: str, precision: float | None, batch: tuple[list[Form], list[list[Sides]]]
 ) -> None:
     forms, parties = batch
     expected = [ratio_of(form, [party[index] for party in parties]) for index, form in enumerate(forms)]
     round_ = a_round(protocol, 3, forms=forms, precision=precision)
-    contributions = dict(zip(round_.parties, parties, strict=True))
+    contributions = {name: plain(*own) for name, own in zip(round_.parties, parties, strict=True)}
     if not any(ratio is not None for ratio in expected):
         with pytest.raises(UndefinedMetric):
             play(round_, contributions)
@@ -144,10 +147,10 @@ def test_a_batch_gives_each_form_its_own_ratio(
             assert abs(Fraction(found) - ratio) <= (precision or 0) / 2 * (1 + 2**-7)
 
 
-def ratio_of(form: Form, contributions: list[Contribution]) -> Fraction | None:
+def ratio_of(form: Form, of_parties: list[Sides]) -> Fraction | None:
     """num/den in Python integers, straight from the definition of a form."""
-    left = [sum(values) for values in zip(*(each.left.tolist() for each in contributions), strict=True)]
-    right = [sum(values) for values in zip(*(each.right.tolist() for each in contributions), strict=True)]
+    left = [sum(values) for values in zip(*(left for left, _ in of_parties), strict=True)]
+    right = [sum(values) for values in zip(*(right for _, right in of_parties), strict=True)]
     products = [x * y for x, y in zip(left, right, strict=True)]
     den = sum(products[form.numerator :])
     return Fraction(sum(products[: form.numerator]), den) if den else None

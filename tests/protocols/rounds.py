@@ -17,17 +17,20 @@ import numpy as np
 from fheval import wire
 from fheval.counting import Counts
 from fheval.engines import Engine, Parameters
-from fheval.metrics.registry import auc_contribution, auc_form
+from fheval.field import LinearMap
+from fheval.metrics.registry import auc_batch, auc_contribution
 from fheval.protocols import PROTOCOLS, padded, padded_verified, paper_malicious, paper_semi_honest
 from fheval.protocols.base import Receipt, Stage
 from fheval.protocols.play import Contributions, Members
 from fheval.protocols.play import play as play_roles
 from fheval.protocols.round import (
     DEFAULT_MAX_SAMPLES,
+    Batch,
     Contribution,
     Form,
     PartySecrets,
     PublicSetup,
+    Reading,
     Round,
     SealedVerdict,
     Verdict,
@@ -92,10 +95,42 @@ def a_round(
         "id": new_round_id(SystemRandomness()),
         "leader": names[0],
         "precision": known.default_precision if known else None,
-        "forms": tuple(forms or [auc_form(decision_points, max_samples)]),
+        "batch": plain_batch(*forms) if forms else auc_batch(decision_points, max_samples),
         "options": tuple(sorted((name, value) for name, value in given.items() if value != OPTIONS[name].default)),
     }
     return Round(protocol=protocol, engine=engine.name, parties=names, max_samples=max_samples, **(defaults | fields))
+
+
+def auc_form(decision_points: int, max_samples: int) -> Form:
+    """The form of an AUC at so many points."""
+    (form,) = auc_batch(decision_points, max_samples).forms
+    return form
+
+
+def plain_batch(*forms: Form) -> Batch:
+    """Forms whose factors are counted as they are, for each form those on the left before those on the right."""
+    starts = np.cumsum([0, *(2 * form.terms for form in forms)])
+    return Batch(
+        width=int(starts[-1]),
+        readings=tuple(
+            Reading(form=form, left=_as_it_is(start, form.terms), right=_as_it_is(start + form.terms, form.terms))
+            for form, start in zip(forms, starts, strict=False)
+        ),
+    )
+
+
+def _as_it_is(start: int, count: int) -> LinearMap:
+    return LinearMap.stretches(range(start, start + count), range(start + 1, start + count + 1))
+
+
+def plain(*sides: tuple[Sequence[int], Sequence[int]]) -> Contribution:
+    """One party's table for `plain_batch`, from the left and the right factors of each form."""
+    return Contribution(np.concatenate([each for pair in sides for each in pair])[np.newaxis])
+
+
+def sides_of(counts: Counts) -> tuple[list[int], list[int]]:
+    """Left and right factors of an AUC, by hand: (T^1 … T^{N−1}, P) and (F^1 … F^{N−1}, 2Q)."""
+    return [*counts.t.tolist(), counts.positives], [*counts.f.tolist(), 2 * counts.negatives]
 
 
 def again(round_: Round, **changes: Any) -> Round:
@@ -130,9 +165,9 @@ def curve(positives: int, negatives: int, decision_points: int = 6, bend: float 
     )
 
 
-def contributions_of(round_: Round, counts: Sequence[Counts]) -> dict[str, list[Contribution]]:
+def contributions_of(round_: Round, counts: Sequence[Counts]) -> dict[str, Contribution]:
     """Each party's contribution, in the order of the round."""
-    return {party: [auc_contribution(each)] for party, each in zip(round_.parties, counts, strict=True)}
+    return {party: auc_contribution(each) for party, each in zip(round_.parties, counts, strict=True)}
 
 
 def play(round_: Round, contributions: Contributions, engine: Engine = CLEAR, rng: Randomness | None = None) -> Verdict:
@@ -179,9 +214,9 @@ class Cast(Members):
         """A further round with the same keys and seed."""
         return Cast(again(self.round, **changes), self.engine, self.rng, self.keys)
 
-    def upload(self, party: str, contributions: Sequence[Contribution]) -> Any:
+    def upload(self, party: str, contribution: Contribution) -> Any:
         """What a party sends."""
-        self.contributions = {**self.contributions, party: contributions}
+        self.contributions = {**self.contributions, party: contribution}
         sent = self.answer(party, Stage.SUBMIT, b"")
         return wire.decode(sent, self.protocol.aggregator.upload, sender=party)
 

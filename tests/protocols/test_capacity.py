@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from fheval.errors import CapacityError, PrecisionError
-from fheval.protocols.round import Contribution, Form
+from fheval.protocols.round import Form
 from fheval_lab.clear import ClearEngine
-from protocols.rounds import a_round, contributions_of, curve, exact, parameters_of, play, pooled
+from protocols.rounds import a_round, contributions_of, curve, exact, parameters_of, plain, play, pooled
 
 SLOTS_CKKS = 8192
 SLOTS_BFV = 8192
@@ -102,8 +101,8 @@ def test_larger_numbers_than_sixteen_primes_carry_are_refused(
 def test_a_denominator_of_more_products_than_the_numerator_gets_its_rotation_keys(packing: str) -> None:
     form = Form(numerator=1, denominator=5, magnitude=1 << 20)
     round_ = a_round("paper-semi-honest", 3, forms=[form], packing=packing)
-    own = [Contribution(np.array([1, 2, 3, 4, 5, party]), np.array([7, 1, 1, 1, 1, 1])) for party in range(3)]
-    outcome = play(round_, {party: [each] for party, each in zip(round_.parties, own, strict=True)})
+    own = [plain(([1, 2, 3, 4, 5, party], [7, 1, 1, 1, 1, 1])) for party in range(3)]
+    outcome = play(round_, dict(zip(round_.parties, own, strict=True)))
     den = 3 * 3 * (2 + 3 + 4 + 5) + 3 * (0 + 1 + 2)
     assert outcome.ratio() == pytest.approx(3 * 21 / den, abs=1e-9)
 
@@ -112,6 +111,6 @@ def test_a_denominator_of_more_products_than_the_numerator_gets_its_rotation_key
 def test_a_denominator_that_does_not_fit_is_refused_too() -> None:
     form = Form(numerator=1, denominator=SLOTS_CKKS + 1, magnitude=1 << 20)
     round_ = a_round("paper-semi-honest", 3, forms=[form])
-    nothing = Contribution(np.zeros(form.terms, dtype=np.int64), np.zeros(form.terms, dtype=np.int64))
+    nothing = plain(([0] * form.terms, [0] * form.terms))
     with pytest.raises(CapacityError):
-        play(round_, {party: [nothing] for party in round_.parties})
+        play(round_, dict.fromkeys(round_.parties, nothing))

@@ -16,7 +16,7 @@ from scipy import stats  # type: ignore[import-untyped]
 
 from fheval import Counts
 from fheval.engines import available_engines, load_engine
-from fheval.metrics.registry import auc_form
+from fheval.metrics.registry import auc_batch
 from fheval.protocols.paper_malicious import TOLERANCE, CommonRandomness
 from fheval.protocols.round import DEFAULT_MAX_SAMPLES
 from protocols.rounds import Cast, a_round, contributions_of, curve, pooled
@@ -52,7 +52,7 @@ def cast_of(engine: str, splits: int) -> Cast:
 def gap(engine: str, splits: int, size: str) -> float:
     """|AUC − AUC'| of one honest round, which is accepted and right."""
     bound = BOUNDS.get(size, DEFAULT_MAX_SAMPLES)
-    cast = cast_of(engine, splits).next(max_samples=bound, forms=(auc_form(POINTS, bound),))
+    cast = cast_of(engine, splits).next(max_samples=bound, batch=auc_batch(POINTS, bound))
     counts = parties(size)
     result: Any = cast.result_of(cast.served(contributions_of(cast.round, counts)))
     assert cast.open(result).ratio() == pytest.approx(pooled(counts).auc(), abs=TOLERANCE)

@@ -140,7 +140,7 @@ def test_an_upload_holds_what_the_printed_steps_say(party: str) -> None:
     """Read back from the plaintext engine, slot by slot; the last party's masks are minus the sum of the others'."""
     cast = Cast(a_round("paper-malicious", 3, decision_points=6, splits=3))
     counts = curve(40, 70)
-    upload = cast.upload(party, [auc_contribution(counts)])
+    upload = cast.upload(party, auc_contribution(counts))
     holder = cast.engine.key_holder(parameters_of(cast.round)[0], cast.secrets.keys[0])
     for run, ciphertexts in enumerate(upload.runs):
         common = CommonRandomness.derive(cast.secrets.seed, cast.round, run)
@@ -174,7 +174,7 @@ def assert_close(found: Any, expected: Any) -> None:
 
 def test_the_two_runs_of_an_upload_share_no_value() -> None:
     cast = Cast(a_round("paper-malicious", 3))
-    first, second = cast.upload("hospital-1", [auc_contribution(curve(40, 70))]).runs
+    first, second = cast.upload("hospital-1", auc_contribution(curve(40, 70))).runs
     holder = cast.engine.key_holder(parameters_of(cast.round)[0], cast.secrets.keys[0])
     for one, other in zip(first, second, strict=True):
         values, others = (holder.decrypt(data).real for data in (one, other))

@@ -193,7 +193,7 @@ def test_each_answer_is_what_the_protocol_answers_from_the_members_seat(protocol
         me="hospital-2",
         secrets=members.protocol.secrets_of(round_, members.secrets, "hospital-2"),
         rng=Stream(Secret(bytes(32))),
-        contributions=members.contributions["hospital-2"],
+        contribution=members.contributions["hospital-2"],
     )
     upload = PROTOCOLS[protocol].answer(seat, Stage.SUBMIT, b"")
     found = wire.decode(members.answer("hospital-2", Stage.SUBMIT, b""), type(upload.body), sender="hospital-2")

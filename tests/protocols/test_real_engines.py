@@ -13,7 +13,7 @@ import pytest
 from fheval import Counts
 from fheval.engines import available_engines, load_engine
 from fheval.errors import UndefinedMetric
-from fheval.metrics.registry import auc_form
+from fheval.metrics.registry import auc_batch
 from fheval.protocols import paper_malicious, paper_semi_honest
 from fheval.protocols.round import Verdict
 from protocols.rounds import Cast, a_round, contributions_of, curve, exact, pooled
@@ -90,7 +90,7 @@ def noisiest(cast: Cast, one_class: str, max_samples: int, monkeypatch: pytest.M
     """As many samples of one class as the round allows, and the largest c: what noise there is, shows."""
     for module in (paper_semi_honest, paper_malicious):
         monkeypatch.setattr(module, "draw_blinding", lambda _, exponents: 2.0 ** exponents[1] * 0.999)
-    loud = cast.next(max_samples=max_samples, forms=(auc_form(POINTS, max_samples),))
+    loud = cast.next(max_samples=max_samples, batch=auc_batch(POINTS, max_samples))
     counts = [ONE_CLASS[one_class](max_samples // 4)] * 4
     return loud.open(loud.result_of(loud.served(contributions_of(loud.round, counts))))
 

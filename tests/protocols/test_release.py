@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from fheval.engines.parameters import plain_moduli
 from fheval.errors import CapacityError, VerificationFailed
-from fheval.metrics.registry import auc_contribution, auc_form
 from fheval.protocols import padded_verified, padding, paper_malicious
 from fheval.protocols.release import Blinding, RoundedRelease, exact_primes, exact_ratio
 from fheval.protocols.round import Form
 from fheval.secrets import Randomness, SystemRandomness, integer_between
-from protocols.rounds import Cast, a_round, curve, layout_of, pooled
+from protocols.rounds import Cast, a_round, auc_form, curve, layout_of, plain, pooled, sides_of
 from protocols.statistics import looks_uniform
 
 RNG = SystemRandomness()
@@ -157,9 +156,7 @@ def test_the_aggregator_releases_these_two_numbers_and_no_others(monkeypatch: py
     monkeypatch.setattr(RoundedRelease, "draw", note)
     cast = Cast(a_round("padded", 3, forms=[auc_form(6, 2**24), auc_form(4, 2**10)]))
     counts = [[curve(40, 70), curve(30, 30, 4)], [curve(0, 25), curve(1, 0, 4)], [curve(9, 1), curve(5, 8, 4)]]
-    own = {
-        party: [auc_contribution(each) for each in both] for party, both in zip(cast.round.parties, counts, strict=True)
-    }
+    own = {party: plain(*map(sides_of, both)) for party, both in zip(cast.round.parties, counts, strict=True)}
     result = cast.result_of(cast.served(own))
     layout = layout_of(cast.round)
     sums = padding.leader_decrypt(cast.engine, cast.secrets, layout.primes, layout.plan, result.ciphertexts)

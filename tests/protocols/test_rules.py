@@ -16,6 +16,7 @@ from fheval.errors import (
     RemoteProtocolError,
     VerificationFailed,
 )
+from fheval.metrics.registry import auc_batch
 from fheval.protocols.padded import RosterNotice
 from fheval.protocols.round import PublicSetup, Round
 from protocols.rounds import (
@@ -31,6 +32,7 @@ from protocols.rounds import (
     exact,
     named,
     parameters_of,
+    plain_batch,
     play,
     pooled,
 )
@@ -421,7 +423,7 @@ def never(*_: object) -> None:
 def test_a_paper_protocol_answers_one_form_a_round(protocol: str) -> None:
     round_ = a_round(protocol, 3)
     with pytest.raises(ConfigError, match="one evaluation a round"):
-        parameters_of(again(round_, forms=round_.forms * 2))
+        parameters_of(again(round_, batch=plain_batch(*round_.forms * 2)))
 
 
 @pytest.mark.parametrize(
@@ -434,7 +436,7 @@ def test_a_paper_protocol_answers_one_form_a_round(protocol: str) -> None:
         ({"precision": -1e-4}, "makes no sense"),
         ({"precision": 1.0}, "makes no sense"),
         ({"precision": float("nan")}, "makes no sense"),
-        ({"forms": ()}, "at least one evaluation"),
+        ({"batch": None}, "at least one evaluation"),
         ({"max_samples": 0}, "max_samples must be between"),
         ({"max_samples": (1 << 62) + 1}, "max_samples must be between"),
     ],
@@ -451,7 +453,8 @@ def test_every_change_of_a_round_changes_its_digest() -> None:
         {"id": "00" * 16},
         {"protocol": "padded-verified"},
         {"engine": "seal"},
-        {"forms": round_.forms * 2},
+        {"batch": plain_batch(*round_.forms)},
+        {"batch": auc_batch(7, round_.max_samples)},
         {"parties": named(4)},
         {"parties": named(3)[::-1]},
         {"leader": "hospital-2"},
@@ -464,7 +467,7 @@ def test_every_change_of_a_round_changes_its_digest() -> None:
         {"study": b"?"},
         {"groups": ("F",)},
         {"checkers": ("hospital-2",)},
-        {"forms": (), "sums": 3},
+        {"batch": None, "sums": 3},
     ]
     assert {name for change in changes for name in change} == {each.name for each in fields(Round)}
     digests = [again(round_, **({"id": round_.id} | change)).digest for change in changes]

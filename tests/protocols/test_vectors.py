@@ -23,7 +23,7 @@ from fheval.protocols.paper_malicious import BlindedResults, CommonRandomness
 from fheval.protocols.round import Contribution, Form, PartySecrets, Round, pad_seed
 from fheval.secrets import Secret
 from fheval.study import Study
-from protocols.rounds import CLEAR, Cast, a_round, layout_of, parameters_of
+from protocols.rounds import CLEAR, Cast, a_round, layout_of, parameters_of, plain
 from vectors import make_protocols
 
 VECTORS = json.loads(Path(make_protocols.__file__).with_name("protocols.json").read_text(encoding="utf-8"))
@@ -52,7 +52,7 @@ def secrets_of(party: str, keys: tuple[Secret[bytes], ...] = ()) -> PartySecrets
 
 
 def contribution(party: str) -> Contribution:
-    return Contribution(np.array(VECTORS["left"][party]), np.array(VECTORS["right"][party]))
+    return plain((VECTORS["left"][party], VECTORS["right"][party]))
 
 
 def raised(case: dict[str, Any]) -> type[errors.FhevalError]:
@@ -93,6 +93,8 @@ def test_canonical_bytes_and_hash_of_a_study(case: dict[str, Any]) -> None:
 def round_of(fields: list[Any]) -> Round:
     plain = dict(zip((each.name for each in dataclasses.fields(Round)), fields, strict=True))
     plain["study"] = bytes.fromhex(STUDIES[plain["study"]]["hash"])
+    if plain["batch"] is not None:
+        plain["batch"] = make_protocols.batch_of(plain["batch"])
     kinds = get_type_hints(Round)
     return Round(**{name: msgspec.convert(value, kinds[name]) for name, value in plain.items()})
 
@@ -166,7 +168,7 @@ VERIFIED = VECTORS["padded-verified"]
 def test_padded_uploads(party: str) -> None:
     round_ = the_round("padded")
     assert list(layout_of(round_).primes) == VECTORS["primes"]
-    upload = padded.party_submit(round_, secrets_of(party), party, [contribution(party)], NONCES[party])
+    upload = padded.party_submit(round_, secrets_of(party), party, contribution(party), NONCES[party])
     assert bytes(upload.values).hex() == VECTORS["padded"]["uploads"][party]
 
 
@@ -175,7 +177,7 @@ def test_padded_uploads(party: str) -> None:
 def test_verified_uploads(vectors: dict[str, Any], party: str) -> None:
     round_ = the_round("padded-verified", runs=vectors["runs"])
     assert list(layout_of(round_).primes) == vectors["primes"]
-    upload = padded_verified.party_submit(round_, secrets_of(party), party, [contribution(party)], NONCES[party])
+    upload = padded_verified.party_submit(round_, secrets_of(party), party, contribution(party), NONCES[party])
     assert bytes(upload.values).hex() == vectors["uploads"][party]
 
 
@@ -217,7 +219,7 @@ def test_whole_rounds_under_the_vectors_seed_give_the_vectors_ratio() -> None:
     for protocol in ("padded", "padded-verified"):
         cast = Cast(the_round(protocol))
         cast.secrets = secrets_of(cast.round.leader, cast.secrets.keys)
-        result = cast.result_of(cast.served({party: [contribution(party)] for party in PARTIES}))
+        result = cast.result_of(cast.served({party: contribution(party) for party in PARTIES}))
         assert cast.open(result).ratio() == Fraction(VECTORS["num"], VECTORS["den"])
 
 

@@ -9,10 +9,9 @@ import pytest
 
 from fheval import wire
 from fheval.errors import CapacityError, RemoteProtocolError
-from fheval.metrics.registry import auc_form
 from fheval.protocols.round import Ending, PartySecrets, SealedVerdict, Verdict, leader_seal, party_unseal
 from fheval.secrets import Secret, Stream, SystemRandomness, new_seed
-from protocols.rounds import a_round, again
+from protocols.rounds import a_round, again, auc_form
 
 RNG = SystemRandomness()
 ROUND = a_round("padded", 4, forms=[auc_form(6, 1 << 24)] * 3)
@@ -135,7 +134,7 @@ def test_its_length_does_not_say_whether_there_is_a_result() -> None:
 
 @pytest.mark.parametrize("counts", [(0,) * 5, ((1 << 45) - 1,) * 5], ids=["nothing", "most"])
 def test_the_most_that_counts_can_be_fits_as_well(counts: tuple[int, ...]) -> None:
-    round_ = again(ROUND, forms=(), sums=5)
+    round_ = again(ROUND, batch=None, sums=5)
     told = leader_seal(round_, SECRETS, Verdict(roster=round_.parties, counts=counts), RNG)
     nothing = leader_seal(round_, SECRETS, Verdict(ending=Ending.REFUSED, roster=round_.parties), RNG)
     assert len(told.box) == len(nothing.box)

@@ -189,14 +189,14 @@ def true_products(engine: str, protocol: str, data: str, index: int) -> npt.NDAr
     """V_L·V_R in the order of the slots, for one prime: what the slots would hold with nothing but their weight."""
     cast, uploads = padded_cast(engine, protocol, data)
     layout = layout_of(cast.round)
-    total = padding.UploadSum(2 * layout.terms * len(layout.primes))
+    total = padding.UploadSum(layout.uploaded * len(layout.primes))
     for upload in uploads:
         total.add(upload.values, upload.sender)
     senders, nonces = [upload.sender for upload in uploads], b"".join(upload.nonce for upload in uploads)
-    pads = padding.leader_pad_sums(cast.round, cast.secrets, senders, nonces, layout.primes, 2 * layout.terms)
+    pads = padding.leader_pad_sums(cast.round, cast.secrets, senders, nonces, layout.primes, layout.uploaded)
     prime = layout.primes[index]
     sums = field.subtract(total.totals(layout.primes)[index], pads[index], prime)
-    left, right = (half[layout.plan.source] for half in np.split(sums, 2))
+    left, right = (side[layout.plan.source] for side in layout.factors(sums, prime))
     return field.multiply(left, right, prime)
 
 
@@ -298,7 +298,7 @@ def test_the_sums_of_groups_are_blinded_by_a_fresh_unit_each_time(protocol: str)
 def residues_sent(upload: Any, layout: Any) -> list[npt.NDArray[np.uint64]]:
     """The residues of an upload, prime by prime."""
     data = np.frombuffer(bytes(upload.values), dtype=np.uint8)
-    values = data[: 12 * layout.terms * len(layout.primes)].reshape(-1, 6)
+    values = data[: 6 * layout.uploaded * len(layout.primes)].reshape(-1, 6)
     words = np.zeros((len(values), 8), dtype=np.uint8)
     words[:, :6] = values
     return np.split(words.view("<u8").ravel(), len(layout.primes))
@@ -306,7 +306,7 @@ def residues_sent(upload: Any, layout: Any) -> list[npt.NDArray[np.uint64]]:
 
 def uploads_of_one_party(protocol: str, counts: Counts) -> tuple[Any, Any]:
     cast = Cast(a_round(protocol, 3, decision_points=1000))
-    return cast.upload("hospital-1", [auc_contribution(counts)]), layout_of(cast.round)
+    return cast.upload("hospital-1", auc_contribution(counts)), layout_of(cast.round)
 
 
 @pytest.mark.parametrize("protocol", ["padded", "padded-verified"])
@@ -332,7 +332,7 @@ def test_without_pads_uploads_would_show_the_data(protocol: str, monkeypatch: py
 @pytest.mark.parametrize("protocol", ["padded", "padded-verified"])
 def test_equal_data_is_never_sent_as_equal_bytes(protocol: str) -> None:
     cast = Cast(a_round(protocol, 3, decision_points=100))
-    own = [auc_contribution(curve(40, 70, 100))]
+    own = auc_contribution(curve(40, 70, 100))
     rounds = [cast, cast.next(), cast.next(leader="hospital-2")]
     sent = [
         residues_sent(each.upload(party, own), layout_of(each.round)) for each in rounds for party in cast.round.parties
@@ -349,9 +349,9 @@ def test_an_upload_is_its_round_its_sender_and_as_many_bytes_for_any_data(protoc
     encoded = []
     for counts in (Counts.zero(100), curve(40, 70, 100)):
         cast.rng = Stream(Secret(bytes(32)))
-        encoded.append(wire.encode(cast.upload("hospital-1", [auc_contribution(counts)])))
+        encoded.append(wire.encode(cast.upload("hospital-1", auc_contribution(counts))))
     nonce = Stream(Secret(bytes(32))).draw(16)
-    size = padding.packed_size(2 * layout.terms * len(layout.primes))
+    size = padding.packed_size(layout.uploaded * len(layout.primes))
     assert len({len(data) for data in encoded}) == 1
     heads = {data[:-size] for data in encoded}
     assert len(heads) == 1

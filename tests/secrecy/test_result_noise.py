@@ -23,9 +23,9 @@ def bits_left(protocol: str, samples: int, **options: Any) -> set[int]:
     """How many bits the noise leaves, in every ciphertext of a result."""
     engine = load_engine("seal")
     cast = Cast(a_round(protocol, 3, engine=engine, **options), engine)
-    (form,) = cast.round.forms
-    own = Contribution(*(np.full(form.terms, samples, dtype=np.int64) for _ in range(2)))
-    result: Any = cast.result_of(cast.served({party: [own] for party in cast.round.parties}))
+    assert cast.round.batch is not None
+    own = Contribution(np.full((1, cast.round.batch.width), samples, dtype=np.int64))
+    result: Any = cast.result_of(cast.served(dict.fromkeys(cast.round.parties, own)))
     found = set()
     for chosen, key, (data,) in zip(parameters_of(cast.round), cast.secrets.keys, result.ciphertexts, strict=True):
         holder: Any = engine.key_holder(chosen, key)

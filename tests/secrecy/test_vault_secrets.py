@@ -125,8 +125,8 @@ def shows_counts(trial: Trial, study: Study) -> bool:
     drive(trial.conduct(study), wire)
     places = [data for _, _, data in wire.requests + wire.replies] + on_disk(trial)
     for vault in trial.vaults.values():
-        (own,) = vault._data.count(study, SystemRandomness()).share.contributions
-        piece = own.left[15:25].astype("<u8")
+        (own,) = vault._data.count(study, SystemRandomness()).share.contribution.table
+        piece = own[15:25].astype("<u8")
         packed = piece.view("u1").reshape(-1, 8)[:, :6].tobytes()
         if holds(packed, places) or holds(piece.tobytes(), places):
             return True

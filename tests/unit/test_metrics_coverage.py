@@ -53,12 +53,11 @@ def weights(number: int, party: int) -> Stream:
 def private(parties: list[Rows], number: int) -> Estimate:
     """The estimate that a round gives before anything is rounded."""
     shares = [
-        tally_party(STUDY, (), [Table.of(*rows)], weights(number, index)).contributions()
+        tally_party(STUDY, (), [Table.of(*rows)], weights(number, index)).contribution()
         for index, rows in enumerate(parties)
     ]
-    left = np.sum([[each.left for each in own] for own in shares], axis=0).astype(np.float64)
-    right = np.sum([[each.right for each in own] for own in shares], axis=0)
-    products = left * right
+    left, right = STUDY.batch().factors(np.sum([own.table for own in shares], axis=0))
+    products = (left.astype(np.float64) * right).reshape(1 + STUDY.replicates, -1)
     values = products[:, :-1].sum(axis=1) / products[:, -1]
     return Estimate(float(values[0]), values[1:], 0.0)
 
@@ -110,7 +109,7 @@ def test_a_round_gives_the_resamples_that_the_parties_drew() -> None:
     rng = derive(Secret(bytes(32)), "round")
     round_ = STUDY.round(STUDY.call(rng, engine="clear", parties=names, leader=names[0]))
     contributions = {
-        name: tally_party(STUDY, (), [Table.of(*rows)], weights(0, index)).contributions()
+        name: tally_party(STUDY, (), [Table.of(*rows)], weights(0, index)).contribution()
         for index, (name, rows) in enumerate(zip(names, parties, strict=True))
     }
     verdict = play(PROTOCOLS[STUDY.protocol], ClearEngine(), round_, contributions, rng)

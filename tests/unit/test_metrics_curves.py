@@ -17,7 +17,7 @@ from fheval import ConfigError, Grid, RemoteProtocolError, Result, Table, Verifi
 from fheval.errors import CapacityError, CohortTooSmall, UndefinedMetric
 from fheval.evaluation import declaration, run
 from fheval.evaluation.curves import Curve
-from fheval.metrics.registry import auc_form
+from fheval.metrics.registry import auc_batch
 from fheval.protocols import PROTOCOLS, curve, padding
 from fheval.protocols.base import Seat, Stage
 from fheval.protocols.curve import CountsRelease, PaddedSums, TaggedCounts, leader_open, party_submit
@@ -145,7 +145,7 @@ def test_a_curve_goes_with_no_other_metric_protocol_or_interval() -> None:
 
 def a_round(protocol: str = "padded", sums: int = 4, round_id: str = "00" * 16) -> Round:
     return Round(
-        id=round_id, protocol=protocol, engine="none", forms=(), parties=("a", "b", "c"), leader="a",
+        id=round_id, protocol=protocol, engine="none", parties=("a", "b", "c"), leader="a",
         precision=None, sums=sums,
     )  # fmt: skip
 
@@ -187,7 +187,7 @@ OWN = {"a": np.array([1, 2, 3, 4]), "b": np.array([0, 0, 7, 1]), "c": np.array([
 @pytest.mark.parametrize("protocol", ["padded", "padded-verified"])
 def test_all_roles_come_to_the_sums(protocol: str) -> None:
     round_ = a_round(protocol)
-    own = {name: [Contribution(left=each, right=np.zeros(0, dtype=np.int64))] for name, each in OWN.items()}
+    own = {name: Contribution(each[np.newaxis]) for name, each in OWN.items()}
     members = Members(PROTOCOLS[protocol], ClearEngine(), round_, own, RNG, keys=no_keys(round_))
     verdict = members.play()
     assert verdict.counts == (10, 3, 10, 5)
@@ -202,7 +202,7 @@ def test_all_roles_come_to_the_sums(protocol: str) -> None:
 def test_a_round_of_ratios_releases_no_counts_and_not_every_protocol_releases_any() -> None:
     """A study says which of both it is; that the parties agree to it is checked before: here, and by their vaults."""
     ratios = Round(
-        id="00" * 16, protocol="padded", engine="none", forms=(auc_form(5, 100),), parties=("a", "b", "c"), leader="a"
+        id="00" * 16, protocol="padded", engine="none", batch=auc_batch(5, 100), parties=("a", "b", "c"), leader="a"
     )
     with pytest.raises(CapacityError, match="not 0 counts"):
         submitted(ratios, "a", OWN["a"])

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from statistics import median
 from time import process_time
 
+import msgspec
 import numpy as np
 import pytest
 
 from fheval import evaluate, wire
 from fheval.engines import load_engine
-from fheval.metrics.registry import auc_form
+from fheval.metrics.registry import auc_batch
 from fheval.protocols import padded, padding
 from fheval.protocols.padded import Layout, PaddedCounts, PadSums
 from fheval.protocols.round import AGGREGATOR, DEFAULT_MAX_SAMPLES, PublicSetup, Round, leader_set_up, new_round_id
@@ -31,7 +32,7 @@ def aggregator_work(evaluations: int) -> Callable[[], float]:
         id=new_round_id(rng),
         protocol=padded.NAME,
         engine=engine.name,
-        forms=(auc_form(POINTS, DEFAULT_MAX_SAMPLES),) * evaluations,
+        batch=msgspec.structs.replace(auc_batch(POINTS, DEFAULT_MAX_SAMPLES), slices=evaluations),
         parties=names,
         leader=names[0],
         precision=1e-4,
@@ -39,9 +40,13 @@ def aggregator_work(evaluations: int) -> Callable[[], float]:
     layout = Layout.of(round_)
     secrets, setup = leader_set_up(engine, round_, padding.parameter_sets(layout.primes), rng)
     # An upload is uniform to whoever lacks its pad, so random numbers are as good as real ones.
-    values = [residues(rng, prime, 2 * layout.terms) for prime in layout.primes]
+    values = [residues(rng, prime, layout.uploaded) for prime in layout.primes]
     sealed = padding.leader_encrypt(
-        engine, secrets, layout.primes, layout.plan, [padding.halves(each) for each in values]
+        engine,
+        secrets,
+        layout.primes,
+        layout.plan,
+        [layout.factors(*each) for each in zip(values, layout.primes, strict=True)],
     )
     pads = wire.encode(PadSums(round=round_.id, sender=names[0], roster=names, ciphertexts=sealed))
     upload = padding.pack(values)

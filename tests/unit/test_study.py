@@ -358,7 +358,7 @@ def test_a_round_has_what_the_study_says_and_names_it_by_its_hash() -> None:
     assert (round_.study, round_.protocol, round_.options) == (study.hash(), "padded-verified", (("runs", 3),))
     assert (round_.parties, round_.leader, round_.groups) == (PARTIES, "a", ("F", "M"))
     assert (round_.precision, round_.minimum_cohort, round_.max_samples) == (None, 2, 1 << 24)
-    assert round_.forms == study.forms(("F", "M"))
+    assert round_.batch == study.batch(("F", "M"))
     assert len(round_.forms) == 2 * 3
     assert study.round(round_.call) == round_
 
@@ -396,7 +396,7 @@ def test_evaluations_come_in_the_order_of_the_forms() -> None:
         ("auc", Slice("new", None, None)),
         ("auc", Slice("new", None, "F")),
     ]
-    assert len(study.forms(("F",))) == len(found) * 31
+    assert len(study.batch(("F",)).forms) == len(found) * 31
 
 
 def test_errors_of_a_study_are_the_packages_own() -> None:

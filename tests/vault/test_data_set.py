@@ -31,33 +31,31 @@ def file(tmp_path: Path) -> Path:
 
 def test_it_counts_as_evaluate_does(file: Path) -> None:
     counted = DataSet(file).count(AUC, RNG)
-    (own,) = counted.share.contributions
     expected = auc_contribution(count_file(file, AUC.grid))
     assert counted.share.rows == 60
-    assert np.array_equal(own.left, expected.left)
-    assert np.array_equal(own.right, expected.right)
+    assert np.array_equal(counted.share.contribution.table, expected.table)
 
 
 def test_other_metrics_and_resamples(file: Path) -> None:
     study = replace(AUC, metrics=("auc", "recall@0.5"), replicates=3, interval=0.3)
     counted = DataSet(file).count(study, RNG)
     assert counted.share.rows == 60
-    assert len(counted.share.contributions) == len(study.forms()) == 8
+    assert counted.share.contribution.table.shape == (4, study.batch().width)
 
 
 def test_the_auc_is_the_same_counted_alone_or_among_others(file: Path) -> None:
-    (alone,) = DataSet(file).count(AUC, RNG).share.contributions
-    study = replace(AUC, metrics=("auc", "recall@0.5"))
-    among, _ = DataSet(file).count(study, RNG).share.contributions
-    assert np.array_equal(alone.left, among.left)
-    assert np.array_equal(alone.right, among.right)
+    alone = DataSet(file).count(AUC, RNG).share.contribution.table
+    study = replace(AUC, metrics=("auc", "recall@0.5", "brier"))
+    among = DataSet(file).count(study, RNG).share.contribution.table
+    assert np.array_equal(alone, among[:, : alone.shape[1]])
 
 
 def test_resamples_are_drawn_anew_for_each_round(file: Path) -> None:
     data = DataSet(file)
     study = replace(AUC, replicates=3, interval=0.3)
-    first, second = (data.count(study, RNG).share.contributions[1] for _ in range(2))
-    assert not np.array_equal(first.right, second.right)
+    first, second = (data.count(study, RNG).share.contribution.table for _ in range(2))
+    assert np.array_equal(first[0], second[0])
+    assert not np.array_equal(first[1], second[1])
 
 
 def test_an_unchanged_file_is_read_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

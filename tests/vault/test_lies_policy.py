@@ -162,7 +162,7 @@ def test_slices_are_counted_as_they_are_listed() -> None:
     for study in (asked, msgspec.structs.replace(asked, classes=("x", "y", "z"))):
         for groups in ((), ("f", "m", "d")):
             assert study.number_of_slices(groups) == len(study.slices(groups))
-            assert len(study.forms(groups)) == 2 * len(study.slices(groups))
+            assert len(study.batch(groups).forms) == 2 * len(study.slices(groups))
 
 
 @pytest.mark.parametrize("stage", [Stage.SETUP, Stage.SUBMIT])

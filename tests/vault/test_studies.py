@@ -160,8 +160,8 @@ def test_classes_of_a_model_without_a_name(tmp_path: Path) -> None:
     data.check()
     counted = data.count(asking(grid=Grid.even(5), classes=("b", "a")), SystemRandomness())
     assert counted.share.rows == 3
-    # Positives, then twice the negatives: one b among three rows, then two a.
-    assert [(each.left[-1], each.right[-1]) for each in counted.share.contributions] == [(1, 4), (2, 2)]
+    # Positives and negatives: one b among three rows, then two a.
+    assert counted.share.contribution.table.reshape(2, 2, 4).sum(axis=2).tolist() == [[1, 2], [2, 1]]
 
 
 # Intervals

@@ -52,22 +52,30 @@ STUDIES: dict[str, list[Any]] = {
     ],
 }  # fmt: skip
 
-# A round as a list of its fields: id; hash of the study; protocol; engine; parties; leader; groups; forms (products
-# above and below, magnitude, proper, scale in bits); sums; precision; minimum cohort; bound on samples; options; who
-# checks.
+# A map that gives two numbers of three: the first, and twice the sum of all less the second. With C_j the sum of the
+# first j numbers, these are C_1 and C_1 − C_2 + 2·C_3; so the entries of the rows end at 1 and 4.
+MAP = [[1, 4], [1, 1, 2, 3], [1, 1, -1, 2]]
+# The sum of all, and nothing, which is zero times C_0.
+TOTAL = [[1, 2], [3, 0], [1, 0]]
+
+# A round as a list of its fields: id; hash of the study; protocol; engine; parties; leader; groups; batch; sums;
+# precision; minimum cohort; bound on samples; options; who checks. A batch is its columns, slices, lines and readings:
+# form (products above and below, magnitude, proper, scale in bits), left and right map, whether of resamples, too.
 ROUNDS: dict[str, list[Any]] = {
     "an AUC": [
-        "00" * 16, "an AUC", "padded", "openfhe", PARTIES, "east", [], [[999, 1, 1 << 47, True, 0]], 0, 1e-4, 3,
-        1 << 24, [], [],
+        "00" * 16, "an AUC", "padded", "openfhe", PARTIES, "east", [],
+        [3, 1, 1, [[[1, 1, 1 << 47, True, 0], MAP, TOTAL, True]]], 0, 1e-4, 3, 1 << 24, [], [],
     ],
     "two groups and a long bound": [
         "5f" * 16, "everything", "padded-verified", "seal", PARTIES, "north", ["F", "M"],
-        [[99, 1, 1 << 61, True, 4], [3, 2, 7, False, 0]], 0, None, 5, 1 << 33, [["runs", 3]], ["north", "west"],
+        [3, 18, 501, [[[1, 1, 1 << 61, True, 4], MAP, MAP, True], [[1, 1, 7, False, 0], TOTAL, MAP, False]]],
+        0, None, 5, 1 << 33, [["runs", 3]], ["north", "west"],
     ],
-    "counts": ["0a" * 16, "a curve", "padded", "seal", PARTIES, "west", [], [], 24, 1e-4, 3, 1000, [], []],
+    "counts": ["0a" * 16, "a curve", "padded", "seal", PARTIES, "west", [], None, 24, 1e-4, 3, 1000, [], []],
     "a choice": [
         "0b" * 16, "an AUC", "paper-semi-honest", "seal", [f"party-{number}" for number in range(20)], "party-7", [],
-        [[99, 1, 1 << 47, True, 0]], 0, None, 3, 1 << 24, [["packing", "compact"]], [],
+        [3, 1, 1, [[[1, 1, 1 << 47, True, 0], TOTAL, TOTAL, True]]], 0, None, 3, 1 << 24,
+        [["packing", "compact"]], [],
     ],
 }  # fmt: skip
 
@@ -108,8 +116,23 @@ def study_hash(name: str) -> bytes:
 
 
 def round_digest(name: str) -> bytes:
-    number, study, *others = ROUNDS[name]
-    return sha256(b"fheval/1 round\0" + packed_value([number, study_hash(study), *others])).digest()
+    fields = list(ROUNDS[name])
+    fields[1] = study_hash(fields[1])
+    fields[7] = None if fields[7] is None else batch_of(fields[7])
+    return sha256(b"fheval/1 round\0" + packed_value(fields)).digest()
+
+
+def batch_of(fields: list[Any]) -> list[Any]:
+    """A batch as it is hashed: of a map the ends of rows, the places and the coefficients, eight bytes each."""
+    *shape, readings = fields
+    return [
+        *shape,
+        [[form, *([_words(part) for part in each] for each in maps), again] for form, *maps, again in readings],
+    ]
+
+
+def _words(values: list[int]) -> bytes:
+    return struct.pack(f"<{len(values)}q", *values)
 
 
 class Stream:

@@ -16,7 +16,8 @@ import numpy as np
 from fheval.counting import Grid
 from fheval.errors import UndefinedMetric
 from fheval.metrics.fixed_point import Floats, Integers
-from fheval.metrics.statistics import CALIBRATION_BINS, PROBABILITY_BITS, BinCounts
+from fheval.metrics.registry import Histogram
+from fheval.metrics.statistics import CALIBRATION_BINS, PROBABILITY_BITS
 from fheval.study import Slice, Study
 
 
@@ -94,9 +95,9 @@ class Curve:
 
 
 def read_curves(study: Study, groups: Sequence[str], counts: Sequence[int]) -> list[Curve]:
-    """Take the global counts apart, in the order in which `PartyTally.contributions` put them together."""
+    """Take the global counts apart, in the order in which `PartyTally.contribution` put them together."""
     slices, grid = study.slices(groups), study.grid
-    bins = BinCounts(grid).width
+    bins = Histogram(grid).width
     curves = []
     for where, part in zip(slices, np.split(np.array(counts, dtype=np.int64), len(slices)), strict=True):
         positives, negatives = np.split(part[:bins], 2)

@@ -216,7 +216,7 @@ def _finished(study: Study, groups: Sequence[str], ratios: Ratios) -> _Estimates
 
 
 def _estimate(study: Study, evaluation: Evaluation, ratios: Ratios) -> Estimate:
-    finisher = evaluation.spec.metric.finish(evaluation.spec.setting(study.grid, study.target_range))
+    finisher = evaluation.spec.metric.finish(study.inputs(evaluation.spec))
     values = [nan if ratio is None else finisher(float(ratio)) for ratio in ratios]
     width = 0.0 if ratios[0] is None else finisher.width(float(ratios[0]), study.precision or 0.0)
     return Estimate(values[0], np.array(values[1:]), width)

@@ -41,10 +41,10 @@ PartyData = tuple[ArrayLike, Scores] | Table | Iterable[Table] | Counts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """A party's share of a study: how many rows it has, and its integers for every form."""
+    """A party's share of a study: how many rows it has, and its table of counts."""
 
     rows: int = field(repr=False)
-    contributions: Sequence[Contribution] = field(repr=False)
+    contribution: Contribution = field(repr=False)
 
 
 def evaluate(
@@ -201,9 +201,9 @@ def count_share(study: Study, groups: Sequence[str], data: PartyData, name: str,
     if study.is_one_auc:
         counts = _auc_counts(data, study, name)
         if counts is not None:
-            return Share(rows=counts.samples, contributions=[auc_contribution(counts)])
+            return Share(rows=counts.samples, contribution=auc_contribution(counts))
     tally = tally_party(study, groups, tables_of(data, name), derive(new_seed(rng), "bootstrap", name))
-    return Share(rows=tally.rows, contributions=tally.contributions())
+    return Share(rows=tally.rows, contribution=tally.contribution())
 
 
 def _auc_counts(data: PartyData, study: Study, name: str) -> Counts | None:
@@ -260,13 +260,13 @@ def _decided_groups(
 
 def _counted(
     study: Study, groups: Sequence[str], parties: Mapping[str, PartyData], rng: Randomness, watch: Watch
-) -> dict[str, Sequence[Contribution]]:
+) -> dict[str, Contribution]:
     """What each party brings to the round."""
     contributions, rows = {}, 0
     for name, data in parties.items():
         with watch.working("counting"):
             share = count_share(study, groups, data, name, rng)
-        contributions[name] = share.contributions
+        contributions[name] = share.contribution
         rows += share.rows
         study.require_rows(share.rows)
     if not (study.least_rows or 0) <= rows <= study.max_samples:

@@ -1,4 +1,4 @@
-"""A party's share of a study: its rows, counted chunk by chunk, become integers for every ratio form."""
+"""A party's share of a study: its rows, counted chunk by chunk, become a table of integers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fheval.metrics.resampling import Resampler
 from fheval.metrics.statistics import MOST_ROWS, Rows, Statistic, Task, Weights
 from fheval.protocols.round import Contribution
 from fheval.secrets import Randomness
-from fheval.study import Evaluation, Slice, Study
+from fheval.study import Slice, Study
 
 
 class PartyTally:
@@ -41,21 +41,14 @@ class PartyTally:
             self._add_block(table.rows(start, start + MOST_ROWS))
         self.rows += len(table)
 
-    def contributions(self) -> list[Contribution]:
-        """The integers of every form, in the order of `Study.forms`; of a curve, the sums by slice and statistic."""
-        if self.study.release == "ratios":
-            return [each for evaluation in self.study.evaluations(self.groups) for each in self._of(evaluation)]
-        sums = [
-            self._sums(where, statistic)[0]
+    def contribution(self) -> Contribution:
+        """The table: a line for each slice and resample, in this order, a column for each integer of each statistic."""
+        statistics = self.study.statistics()
+        lines = [
+            np.concatenate([self._sums(where, statistic) for statistic in statistics], axis=1)
             for where in self.study.slices(self.groups)
-            for statistic in self.study.statistics()
         ]
-        return [Contribution(left=np.concatenate(sums), right=np.zeros(0, dtype=np.int64))]
-
-    def _of(self, evaluation: Evaluation) -> Iterator[Contribution]:
-        counted = self._sums(evaluation.where, self.study.statistic(evaluation.spec))
-        left, right = evaluation.spec.metric.sides(counted)
-        return (Contribution(left=left[line], right=right[line]) for line in range(len(left)))
+        return Contribution(np.concatenate(lines))
 
     def _sums(self, where: Slice, statistic: Statistic) -> Integers:
         nothing = np.zeros((1 + self.study.replicates, statistic.width), dtype=np.int64)

@@ -10,25 +10,21 @@ A linear count is made bilinear by a second factor that cancels: a/b is released
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
+from itertools import accumulate
 from math import sqrt
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fheval.counting import Counts, Grid
+from fheval.counting import Counts, Grid, bin_numbers
 from fheval.errors import ConfigError
-from fheval.metrics.fixed_point import BITS, LARGEST_LOG_LOSS, RESOLUTION, Integers
-from fheval.metrics.statistics import BinCounts, Confusion, Errors, Loss, Losses, Statistic
-from fheval.protocols.round import Contribution, Form
-
-# Two tables of integers, a line for each resample and a column for each product of the form.
-Sides = tuple[Integers, Integers]
-
-# From the number of decision points and the largest weighted number of samples to the form.
-Shape = Callable[[int, int], Form]
+from fheval.field import LinearMap
+from fheval.metrics.fixed_point import BITS, LARGEST_LOG_LOSS, RESOLUTION, UNITS, Floats, Integers
+from fheval.metrics.statistics import Errors, Loss, Losses, Rows, Statistic, Task, Weights, weighted_histogram
+from fheval.protocols.round import Batch, Contribution, Form, Reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,149 +70,293 @@ class Finisher:
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric.
+class Histogram:
+    """Positives, then negatives, between successive cuts, highest first.
 
-    `sides` takes what was counted. `undefined` completes the sentence "It is undefined: …".
+    The cuts are the interior points of the grid, if there is one, and `more`: thresholds that are no points of it.
     """
 
-    name: str
-    counted: Callable[[Inputs], Statistic]
-    form: Shape
-    sides: Callable[[Integers], Sides]
-    undefined: str
-    finish: Callable[[Inputs], Finisher] = lambda _: Finisher()
-    threshold: bool = False
-    probabilities: bool = False
-    targets: bool = False
+    grid: Grid | None
+    more: tuple[float, ...] = ()
+    task: Task = "binary"
+
+    @classmethod
+    def at(cls, grid: Grid | None, thresholds: Iterable[float] = ()) -> Histogram:
+        """At the points of a grid and at thresholds, each once."""
+        known = [] if grid is None else grid.cuts[1:-1].tolist()
+        return cls(grid, tuple(sorted(set(thresholds).difference(known), reverse=True)))
+
+    @property
+    def bins(self) -> int:
+        return len(self.more) + (1 if self.grid is None else len(self.grid) - 1)
+
+    @property
+    def width(self) -> int:
+        return 2 * self.bins
+
+    @property
+    def cuts(self) -> Floats:
+        """Where one bin ends and the next begins, highest first: a score equal to a cut is below it."""
+        points = [] if self.grid is None else self.grid.cuts[1:-1].tolist()
+        return np.array(sorted([*points, *self.more], reverse=True), dtype=np.float64)
+
+    def tally(self, rows: Rows, weights: Weights) -> Integers:
+        bins = np.zeros(len(rows.scores), dtype=np.intp) if self.grid is None else bin_numbers(self.grid, rows.scores)
+        if self.more:
+            bins = bins + (len(self.more) - np.searchsorted(self.more[::-1], rows.scores))
+        return weighted_histogram(bins + self.bins * (rows.labels == 0), self.width, weights)
+
+
+# Left and right factors of products, row by row; one number is a map of a single row.
+Product = tuple[LinearMap, LinearMap]
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """num/den, each a sum of products of linear maps of what is counted."""
+
+    numerator: Sequence[Product]
+    denominator: Sequence[Product]
 
 
 class Cells(NamedTuple):
-    """The cells of a confusion matrix, each with a number for every resample."""
+    """The cells of a confusion matrix."""
 
-    tp: Integers
-    fp: Integers
-    fn: Integers
-    tn: Integers
+    tp: LinearMap
+    fp: LinearMap
+    fn: LinearMap
+    tn: LinearMap
 
     @property
-    def positives(self) -> Integers:
+    def positives(self) -> LinearMap:
         return self.tp + self.fn
 
     @property
-    def negatives(self) -> Integers:
+    def negatives(self) -> LinearMap:
         return self.fp + self.tn
 
     @property
-    def samples(self) -> Integers:
+    def samples(self) -> LinearMap:
         return self.positives + self.negatives
 
 
-def _form(numerator: int, denominator: int, bound: Callable[[int], int], *, proper: bool = True) -> Shape:
-    """A form with these numbers of products, and a bound on both that follows from the number of samples."""
-    return lambda _, samples: Form.bounded(
-        numerator=numerator, denominator=denominator, bound=bound(samples), proper=proper
-    )
+class Columns:
+    """What is counted, by name instead of by column: each name is a linear map of a line of the table."""
+
+    def __init__(self, statistics: Sequence[Statistic]) -> None:
+        starts = accumulate((statistic.width for statistic in statistics), initial=0)
+        self._starts: dict[Statistic, int] = dict(zip(statistics, starts, strict=False))
+
+    def of(self, statistic: Statistic) -> LinearMap:
+        """All integers of a statistic, a row each."""
+        start = self._starts[statistic]
+        return LinearMap.stretches(range(start, start + statistic.width), range(start + 1, start + statistic.width + 1))
+
+    @property
+    def positives(self) -> LinearMap:
+        """The positives of each bin, highest first."""
+        first, bins = self._histogram
+        return _each(first, bins)
+
+    @property
+    def negatives(self) -> LinearMap:
+        """The negatives of each bin, highest first."""
+        first, bins = self._histogram
+        return _each(first + bins, bins)
+
+    @property
+    def running_positives(self) -> LinearMap:
+        """For each bin all positives down to and with it."""
+        first, bins = self._histogram
+        return LinearMap.stretches([first] * bins, range(first + 1, first + bins + 1))
+
+    @property
+    def all_positives(self) -> LinearMap:
+        """P."""
+        first, bins = self._histogram
+        return LinearMap.stretches([first], [first + bins])
+
+    @property
+    def all_negatives(self) -> LinearMap:
+        """Q."""
+        first, bins = self._histogram
+        return LinearMap.stretches([first + bins], [first + 2 * bins])
+
+    def cells(self, cut: float) -> Cells:
+        """The confusion matrix where a score strictly above `cut` is called positive."""
+        first, bins = self._histogram
+        (histogram,) = (each for each in self._starts if isinstance(each, Histogram))
+        above = first + int(np.flatnonzero(histogram.cuts == cut)[0]) + 1
+        starts, stops = (
+            [first, first + bins, above, above + bins],
+            [above, above + bins, first + bins, first + 2 * bins],
+        )
+        return Cells(*(LinearMap.stretches([start], [stop]) for start, stop in zip(starts, stops, strict=True)))
+
+    @property
+    def _histogram(self) -> tuple[int, int]:
+        """Where the histogram begins, and how many bins it has."""
+        ((first, bins),) = ((start, each.bins) for each, start in self._starts.items() if isinstance(each, Histogram))
+        return first, bins
 
 
-def auc_form(decision_points: int, max_samples: int) -> Form:
-    """AUC over N decision points: N − 1 trapezoids over 2PQ, which is at most max_samples²/2."""
-    return Form.bounded(numerator=decision_points - 1, denominator=1, bound=max_samples * max_samples // 2)
+def _each(first: int, count: int) -> LinearMap:
+    return LinearMap.stretches(range(first, first + count), range(first + 1, first + count + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric.
+
+    `ratio` says what is divided by what, from what is counted: a `histogram` of positives and negatives at the points
+    of the "grid" or at the metric's own "threshold", and other `statistics`. `bound` is what neither num nor den
+    exceeds, given the largest weighted number of samples; num ≤ den where the ratio is `proper`. `undefined` completes
+    the sentence "It is undefined: …".
+    """
+
+    name: str
+    ratio: Callable[[Columns, Inputs], Ratio]
+    bound: Callable[[int], int]
+    undefined: str
+    finish: Callable[[Inputs], Finisher] = lambda _: Finisher()
+    proper: bool = True
+    histogram: Literal["grid", "threshold"] | None = None
+    statistics: Callable[[Inputs], tuple[Statistic, ...]] = lambda _: ()
+    probabilities: bool = False
+    targets: bool = False
+
+    @property
+    def threshold(self) -> bool:
+        return self.histogram == "threshold"
+
+    def reading(self, columns: Columns, inputs: Inputs, samples: int) -> Reading:
+        """How the metric is read from a line of counts of up to so many weighted samples."""
+        ratio = self.ratio(columns, inputs)
+        left, right = (LinearMap.stack(side) for side in zip(*ratio.numerator, *ratio.denominator, strict=True))
+        below = sum(len(one) for one, _ in ratio.denominator)
+        form = Form.bounded(
+            numerator=len(left) - below, denominator=below, bound=self.bound(samples), proper=self.proper
+        )
+        return Reading(form=form, left=left, right=right)
+
+
+def _auc(columns: Columns, _: Inputs) -> Ratio:
+    """Σ_n T^n·F^n over 2·P·Q, where T^n = TP^n + TP^{n−1} is twice the running total less the last step."""
+    t = 2 * columns.running_positives - columns.positives
+    return Ratio([(t, columns.negatives)], [(columns.all_positives, 2 * columns.all_negatives)])
+
+
+def auc_batch(decision_points: int, max_samples: int) -> Batch:
+    """One AUC over N decision points: N − 1 trapezoids over 2PQ, which is at most max_samples²/2."""
+    grid = Grid.even(decision_points)
+    histogram = Histogram(grid)
+    reading = METRICS["auc"].reading(Columns([histogram]), Inputs(grid=grid), max_samples)
+    return Batch(width=histogram.width, readings=(reading,))
 
 
 def auc_contribution(counts: Counts) -> Contribution:
-    """left = (T^1 … T^{N−1}, P), right = (F^1 … F^{N−1}, 2Q)."""
-    return Contribution(
-        left=np.append(counts.t, counts.positives).astype(np.int64),
-        right=np.append(counts.f, 2 * counts.negatives).astype(np.int64),
-    )
-
-
-def _columns(*columns: Integers) -> Integers:
-    return np.stack(columns, axis=1)
-
-
-def _auc_sides(counted: Integers) -> Sides:
-    positives, negatives = np.split(counted, 2, axis=1)
-    # T^n = TP^n + TP^{n−1}, twice the running total less the last step.
-    t = 2 * np.cumsum(positives, axis=1) - positives
-    p, q = positives.sum(axis=1, keepdims=True), negatives.sum(axis=1, keepdims=True)
-    return np.hstack([t, p]), np.hstack([negatives, 2 * q])
+    """The positives and the negatives between successive decision points."""
+    return Contribution(np.concatenate([np.diff(counts.tp), np.diff(counts.fp)])[np.newaxis])
 
 
 def _at_threshold(
-    name: str, form: Shape, sides: Callable[[Cells], Sides], undefined: str, finisher: Finisher | None = None
+    name: str,
+    ratio: Callable[[Cells], Ratio],
+    bound: Callable[[int], int],
+    undefined: str,
+    finisher: Finisher | None = None,
+    *,
+    proper: bool = True,
 ) -> Metric:
     return Metric(
         name,
-        lambda setting: Confusion(setting.cut),
-        form,
-        lambda counted: sides(Cells(*counted.T)),
+        lambda columns, inputs: ratio(columns.cells(inputs.cut)),
+        bound,
         undefined,
         lambda _: finisher or Finisher(),
-        threshold=True,
+        proper,
+        histogram="threshold",
     )
 
 
-def _share(name: str, part_and_whole: Callable[[Cells], Sides], undefined: str) -> Metric:
+def _share(name: str, part_and_whole: Callable[[Cells], Product], undefined: str) -> Metric:
     """A part of the samples over a whole that contains it."""
 
-    def sides(cells: Cells) -> Sides:
+    def ratio(cells: Cells) -> Ratio:
         part, whole = part_and_whole(cells)
-        return _columns(part, whole), _columns(whole, whole)
+        return Ratio([(part, whole)], [(whole, whole)])
 
-    return _at_threshold(name, _form(1, 1, lambda n: n * n), sides, undefined)
+    return _at_threshold(name, ratio, lambda n: n * n, undefined)
 
 
-def _mean_loss(name: Loss, form: Shape) -> Metric:
+def _mean_loss(name: Loss, largest: int, *, proper: bool = True) -> Metric:
+    def counted(inputs: Inputs) -> Losses:
+        return Losses(name, inputs.grid.scores == "logit")
+
     return Metric(
         name,
-        lambda setting: Losses(name, setting.grid.scores == "logit"),
-        form,
-        _mean,
+        lambda columns, inputs: _mean(columns.of(counted(inputs))),
+        lambda n: largest * n * n << BITS,
         _NO_SAMPLES,
         lambda _: Finisher(resolution=RESOLUTION),
+        proper,
+        statistics=lambda inputs: (counted(inputs),),
         probabilities=True,
     )
 
 
 def _of_errors(
-    name: str, form: Shape, sides: Callable[[Integers], Sides], undefined: str, finish: Callable[[Inputs], Finisher]
+    name: str,
+    ratio: Callable[[LinearMap], Ratio],
+    bits: int,
+    undefined: str,
+    finish: Callable[[Inputs], Finisher],
+    *,
+    proper: bool = True,
 ) -> Metric:
-    return Metric(name, lambda setting: Errors(*setting.targets), form, sides, undefined, finish, targets=True)
+    return Metric(
+        name,
+        lambda columns, inputs: ratio(columns.of(Errors(*inputs.targets))),
+        lambda n: n * n << bits,
+        undefined,
+        finish,
+        proper,
+        statistics=lambda inputs: (Errors(*inputs.targets),),
+        targets=True,
+    )
 
 
-def _f1(cells: Cells) -> Sides:
+def _f1(cells: Cells) -> Ratio:
     whole = 2 * cells.tp + cells.fp + cells.fn
-    return _columns(2 * cells.tp, whole), _columns(cells.samples, cells.samples)
+    return Ratio([(2 * cells.tp, cells.samples)], [(whole, cells.samples)])
 
 
-def _both_rates(cells: Cells, twice: int) -> Sides:
+def _both_rates(cells: Cells, twice: int) -> Ratio:
     """TP·Q + TN·P over twice·P·Q."""
     p, q = cells.positives, cells.negatives
-    return _columns(cells.tp, cells.tn, p), _columns(q, p, twice * q)
+    return Ratio([(cells.tp, q), (cells.tn, p)], [(p, twice * q)])
 
 
-def _mean(counted: Integers) -> Sides:
-    samples, total = counted[:, 0], counted[:, 1]
-    return _columns(total, samples), _columns(samples, samples << BITS)
+def _mean(counted: LinearMap) -> Ratio:
+    samples, total = counted[0], counted[1]
+    return Ratio([(total, samples)], [(samples, UNITS * samples)])
 
 
-def _mean_square(counted: Integers) -> Sides:
-    samples, high, low = counted[:, 0], counted[:, 2], counted[:, 3]
-    fine = samples << BITS
-    return _columns(high, low, fine), _columns(fine, samples, fine)
+def _mean_square(counted: LinearMap) -> Ratio:
+    samples, high, low = counted[0], counted[2], counted[3]
+    fine = UNITS * samples
+    return Ratio([(high, fine), (low, samples)], [(fine, fine)])
 
 
-def _unexplained(counted: Integers) -> Sides:
+def _unexplained(counted: LinearMap) -> Ratio:
     """n·Σe² over n·Σy² − (Σy)²."""
-    samples, _, high, low, total, total_high, total_low = counted.T
-    fine = samples << BITS
-    return _columns(high, low, total_high, total_low, -total), _columns(fine, samples, fine, samples, total)
+    samples, _, high, low, total, total_high, total_low = (counted[row] for row in range(len(counted)))
+    fine = UNITS * samples
+    return Ratio([(high, fine), (low, samples)], [(total_high, fine), (total_low, samples), (-total, total)])
 
 
-def _within_targets(setting: Inputs) -> Finisher:
-    low, high = setting.targets
+def _within_targets(inputs: Inputs) -> Finisher:
+    low, high = inputs.targets
     return Finisher(scale=high - low, resolution=2 * RESOLUTION)
 
 
@@ -224,39 +364,39 @@ _NO_SAMPLES = "there are no samples"
 _ONE_CLASS = "the samples are of one class only"
 
 _ENTRIES = (
-    Metric("auc", lambda setting: BinCounts(setting.grid), auc_form, _auc_sides, _ONE_CLASS),
+    Metric("auc", _auc, lambda n: n * n // 2, _ONE_CLASS, histogram="grid"),
     _share("accuracy", lambda c: (c.tp + c.tn, c.samples), _NO_SAMPLES),
     _share("precision", lambda c: (c.tp, c.tp + c.fp), "no sample scores above the threshold"),
     _share("recall", lambda c: (c.tp, c.positives), "no sample is positive"),
     _share("specificity", lambda c: (c.tn, c.negatives), "no sample is negative"),
     _share("npv", lambda c: (c.tn, c.fn + c.tn), "every sample scores above the threshold"),
-    _at_threshold(
-        "f1", _form(1, 1, lambda n: 2 * n * n), _f1, "no sample is positive and none scores above the threshold"
-    ),
-    _at_threshold("balanced-accuracy", _form(2, 1, lambda n: n * n // 2), lambda c: _both_rates(c, 2), _ONE_CLASS),
+    _at_threshold("f1", _f1, lambda n: 2 * n * n, "no sample is positive and none scores above the threshold"),
+    _at_threshold("balanced-accuracy", lambda c: _both_rates(c, 2), lambda n: n * n // 2, _ONE_CLASS),
     _at_threshold(
         "youden-j",
-        _form(2, 1, lambda n: n * n // 2, proper=False),
         lambda c: _both_rates(c, 1),
+        lambda n: n * n // 2,
         _ONE_CLASS,
         Finisher(offset=-1.0),
+        proper=False,
     ),
-    _mean_loss("brier", _form(1, 1, lambda n: n * n << BITS)),
-    _mean_loss("log-loss", _form(1, 1, lambda n: LARGEST_LOG_LOSS * n * n << BITS, proper=False)),
-    _of_errors("mae", _form(1, 1, lambda n: n * n << BITS), _mean, _NO_SAMPLES, _within_targets),
+    _mean_loss("brier", 1),
+    _mean_loss("log-loss", LARGEST_LOG_LOSS, proper=False),
+    _of_errors("mae", _mean, BITS, _NO_SAMPLES, _within_targets),
     _of_errors(
         "rmse",
-        _form(2, 1, lambda n: n * n << 2 * BITS),
         _mean_square,
+        2 * BITS,
         _NO_SAMPLES,
-        lambda setting: replace(_within_targets(setting), root=True),
+        lambda inputs: replace(_within_targets(inputs), root=True),
     ),
     _of_errors(
         "r2",
-        _form(2, 3, lambda n: n * n << 2 * BITS, proper=False),
         _unexplained,
+        2 * BITS,
         "all true values are equal, or there are none",
         lambda _: Finisher(offset=1.0, scale=-1.0),
+        proper=False,
     ),
 )
 
@@ -282,7 +422,7 @@ class Spec:
     def __str__(self) -> str:
         return self.name if self.threshold is None else f"{self.name}@{self.threshold!r}"
 
-    def setting(self, grid: Grid, targets: tuple[float, float] | None) -> Inputs:
+    def inputs(self, grid: Grid, targets: tuple[float, float] | None) -> Inputs:
         """Check that threshold, scores and targets go with the metric, and put them together."""
         metric = self.metric
         if metric.probabilities and grid.scores == "any":

@@ -1,7 +1,8 @@
 """What is counted: integers that add up over rows, parties and chunks, once for the data and once for each resample.
 
 A statistic turns rows and their weights into a table of integers, one line for each line of weights. Line 0 has the
-weight 1 everywhere and is the data itself; the others are resamples.
+weight 1 everywhere and is the data itself; the others are resamples. The histogram of scores is in `registry`, where
+nearly all metrics are read from it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fheval.counting import Grid, bin_numbers
 from fheval.metrics import fixed_point
 from fheval.metrics.fixed_point import Floats, Integers
 
@@ -55,35 +55,6 @@ class Statistic(Protocol):
     def tally(self, rows: Rows, weights: Weights) -> Integers:
         """Count at most `MOST_ROWS` rows under each line of weights, shape (lines, width)."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class BinCounts:
-    """Positives, then negatives, between successive decision points, highest first: 2·(N − 1) integers."""
-
-    grid: Grid
-    task: Task = "binary"
-
-    @property
-    def width(self) -> int:
-        return 2 * (len(self.grid) - 1)
-
-    def tally(self, rows: Rows, weights: Weights) -> Integers:
-        bins = len(self.grid) - 1
-        return weighted_histogram(bin_numbers(self.grid, rows.scores) + bins * (rows.labels == 0), 2 * bins, weights)
-
-
-@dataclass(frozen=True, slots=True)
-class Confusion:
-    """TP, FP, FN, TN where a score strictly above `cut` is called positive."""
-
-    cut: float
-    task: Task = "binary"
-    width: int = 4
-
-    def tally(self, rows: Rows, weights: Weights) -> Integers:
-        cell = 2 * (rows.scores <= self.cut) + (rows.labels == 0)
-        return weighted_histogram(cell.astype(np.intp), self.width, weights)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ class Steps:
         releases = releases_of(study)
         # As many as are there already, and all but the last of this round's own.
         self.kit.policy.check_release(self._ledger.releases(counted.data_set) + releases - 1)
-        seat = self._seat(context, secrets, contributions=counted.share.contributions)
+        seat = self._seat(context, secrets, contribution=counted.share.contribution)
         answer = context.protocol.answer(seat, Stage.SUBMIT, b"")
         return Answered(answer=answer, keys=sealed, use=Use(data_set=counted.data_set, releases=releases))
 

@@ -12,7 +12,7 @@ Nothing here opens a file, reads a clock, logs or waits. `fheval.protocols.play`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import sha256
@@ -127,7 +127,7 @@ class Words:
 class Seat:
     """A member's place in a round: what its steps may use.
 
-    `contributions` are there when it submits. `roster` is what a leader gave pads for. `uploaded` names those who have
+    `contribution` is there when it submits. `roster` is what a leader gave pads for. `uploaded` names those who have
     proven to have uploaded, with their nonces; None where nobody proves anything, in trials. A checker opens the answer
     that it is `shown`.
     """
@@ -137,10 +137,17 @@ class Seat:
     me: str
     secrets: PartySecrets
     rng: Randomness = field(repr=False)
-    contributions: Sequence[Contribution] = field(default=(), repr=False)
+    contribution: Contribution | None = field(default=None, repr=False)
     roster: tuple[str, ...] | None = None
     uploaded: Mapping[str, bytes] | None = None
     shown: bytes | None = field(default=None, repr=False)
+
+    @property
+    def own(self) -> Contribution:
+        """What this member brings to the round."""
+        if self.contribution is None:
+            raise LocalProtocolError("A party submits and has counted nothing. Count first.")
+        return self.contribution
 
     def require_uploads(self, roster: tuple[str, ...], nonces: bytes) -> None:
         """Refuse a roster other than of those who have proven to have uploaded, or other nonces than they signed."""

@@ -157,8 +157,7 @@ class CountsRelease(OpenedByLeader):
         return replace(own, master=leaders.master) if self.opens(round_, party) else own
 
     def submit(self, seat: Seat, nonce: bytes) -> Message:
-        (own,) = seat.contributions
-        return party_submit(seat.round, seat.secrets, seat.me, own.left, self.tags, nonce)
+        return party_submit(seat.round, seat.secrets, seat.me, seat.own.table.reshape(-1), self.tags, nonce)
 
     def answer_result(self, seat: Seat, body: bytes) -> Answer:
         sums = decode(body, PaddedSums, sender=AGGREGATOR)

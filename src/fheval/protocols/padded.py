@@ -18,14 +18,15 @@ import numpy.typing as npt
 from fheval import field
 from fheval.engines import Engine, Parameters
 from fheval.engines.parameters import bfv_linear
-from fheval.errors import CapacityError, EngineError, RemoteProtocolError, UndefinedMetric
+from fheval.errors import CapacityError, EngineError, LocalProtocolError, RemoteProtocolError, UndefinedMetric
 from fheval.field import Residues
 from fheval.protocols import base, curve, padding
 from fheval.protocols.base import Answer, Asked, OpenedByLeader, Playing, Protocol, Seat, Stage, Step, Words
-from fheval.protocols.padding import PadCiphertexts, SlotPlan
+from fheval.protocols.padding import Factors, PadCiphertexts, SlotPlan
 from fheval.protocols.release import RoundedRelease, exact_primes, exact_ratio
 from fheval.protocols.round import (
     AGGREGATOR,
+    Batch,
     Contribution,
     Form,
     PartySecrets,
@@ -80,11 +81,11 @@ class PaddedResult(Message, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotLayout:
-    """What everyone derives from the round: the primes, the slots, and how many products a party uploads for."""
+    """What everyone derives from the round: primes, slots, and how many numbers a party uploads for each prime."""
 
     primes: tuple[int, ...]
     plan: SlotPlan
-    terms: int
+    uploaded: int
 
     def __post_init__(self) -> None:
         needed = len(self.primes) * len(self.plan.sheets)
@@ -94,12 +95,25 @@ class SlotLayout:
                 "Ask for fewer decision points, resamples, groups or metrics at once."
             )
 
+    def factors(self, uploaded: Residues, prime: int) -> Factors:  # noqa: ARG002 (the same for all primes)
+        """The factors of all products, from a sum of uploads or of pads: here those on the left, then on the right."""
+        left, right = np.split(uploaded, 2)
+        return left, right
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout(SlotLayout):
-    """The slots of `padded`, and its release; None stands for exact."""
+    """The slots of `padded`, and its release; None stands for exact.
 
+    A party uploads its table of counts. Everything else is public and linear: what the aggregator reads from the
+    padded sum and the leader from the sum of pads is what it would be of the true sum, padded.
+    """
+
+    batch: Batch
     rounded: RoundedRelease | None
+
+    def factors(self, uploaded: Residues, prime: int) -> Factors:
+        return self.batch.factors_modulo(uploaded, prime)
 
     @classmethod
     def of(cls, round_: Round) -> Layout:
@@ -110,11 +124,18 @@ class Layout(SlotLayout):
         else:
             rounded = RoundedRelease.plan(magnitude, round_.precision)
             primes = rounded.primes
-        terms = sum(form.terms for form in round_.forms)
+        if round_.batch is None:
+            raise LocalProtocolError("A round of counts has no ratios to lay out.")
         groups = _groups(round_.forms, rounded is not None)
         chosen = bfv_linear(primes[0])
         chosen.require_slots(max(len(group) for group in groups), NAME)
-        return cls(primes=primes, plan=SlotPlan.of(groups, chosen.slots), terms=terms, rounded=rounded)
+        return cls(
+            primes=primes,
+            plan=SlotPlan.of(groups, chosen.slots),
+            uploaded=round_.batch.size,
+            batch=round_.batch,
+            rounded=rounded,
+        )
 
 
 def fits(layout: SlotLayout, ciphertexts: Sequence[Sequence[object]]) -> bool:
@@ -135,16 +156,13 @@ def _groups(forms: Sequence[Form], rounded: bool) -> list[npt.NDArray[np.intp]]:
     return groups
 
 
-def party_submit(
-    round_: Round, secrets: PartySecrets, me: str, contributions: Sequence[Contribution], nonce: bytes
-) -> PaddedCounts:
-    """Step 1, party: x_m = (left ; right) as integers, y_m = x_m + pad_m mod t_j for each prime.
+def party_submit(round_: Round, secrets: PartySecrets, me: str, own: Contribution, nonce: bytes) -> PaddedCounts:
+    """Step 1, party: x_m is its table of counts, y_m = x_m + pad_m mod t_j for each prime.
 
     Learns: nothing.
     """
     layout = Layout.of(round_)
-    integers = np.concatenate([c.left for c in contributions] + [c.right for c in contributions])
-    hidden = [field.from_integers(integers, prime) for prime in layout.primes]
+    hidden = [field.from_integers(own.table.reshape(-1), prime) for prime in layout.primes]
     values = padding.party_pad(round_, secrets, nonce, layout.primes, hidden)
     return PaddedCounts(round=round_.id, sender=me, nonce=nonce, values=values)
 
@@ -163,7 +181,7 @@ class Aggregator(base.Aggregator):
         self.layout = self.lay_out(round_)
         require_keys(setup, len(self.layout.primes))
         self.circuits = padding.aggregator_circuits(engine, setup, self.layout.primes, self.layout.plan)
-        self.uploads = padding.UploadSum(2 * self.layout.terms * len(self.layout.primes))
+        self.uploads = padding.UploadSum(self.layout.uploaded * len(self.layout.primes))
         self.awaited = set(round_.parties)
         self.roster: list[str] = []
         self.nonces: list[bytes] = []
@@ -216,12 +234,18 @@ class Aggregator(base.Aggregator):
             )
         self.answer_now()
         blinding = self.draw_blinding()
-        factors = map(padding.halves, self.uploads.totals(self.layout.primes))
         ciphertexts = tuple(
             circuit.evaluate(each, sealed, *weights, self.rng)
-            for circuit, each, sealed, weights in zip(self.circuits, factors, pads.ciphertexts, blinding, strict=True)
+            for circuit, each, sealed, weights in zip(
+                self.circuits, self.factors(), pads.ciphertexts, blinding, strict=True
+            )
         )
         return PaddedResult(round=self.round.id, roster=tuple(self.roster), ciphertexts=ciphertexts)
+
+    def factors(self) -> list[Factors]:
+        """Step 4: the factors of all products, of the padded sum Y, for each prime."""
+        totals = self.uploads.totals(self.layout.primes)
+        return [self.layout.factors(total, prime) for total, prime in zip(totals, self.layout.primes, strict=True)]
 
     def draw_blinding(self) -> list[tuple[Residues, list[int]]]:
         """Step 5: the weights of all slots and the offsets of all groups, for each prime."""
@@ -257,8 +281,8 @@ def leader_answer(
     from_this_round(round_, notice.round, AGGREGATOR, "RosterNotice")
     round_.require_cohort(notice.roster)
     layout = lay_out(round_)
-    sums = padding.leader_pad_sums(round_, secrets, notice.roster, notice.nonces, layout.primes, 2 * layout.terms)
-    factors = [padding.halves(total) for total in sums]
+    sums = padding.leader_pad_sums(round_, secrets, notice.roster, notice.nonces, layout.primes, layout.uploaded)
+    factors = [layout.factors(total, prime) for total, prime in zip(sums, layout.primes, strict=True)]
     ciphertexts = padding.leader_encrypt(engine, secrets, layout.primes, layout.plan, factors)
     return PadSums(round=round_.id, sender=me, roster=notice.roster, ciphertexts=ciphertexts)
 
@@ -354,7 +378,7 @@ class Padded(OpenedByLeader):
         return padding.parameter_sets(self.lay_out(round_).primes)
 
     def submit(self, seat: Seat, nonce: bytes) -> Message:
-        return party_submit(seat.round, seat.secrets, seat.me, seat.contributions, nonce)
+        return party_submit(seat.round, seat.secrets, seat.me, seat.own, nonce)
 
     def answer_pads(self, seat: Seat, body: bytes) -> Answer:
         notice = decode(body, RosterNotice, sender=AGGREGATOR)

@@ -68,7 +68,7 @@ def lay_out(round_: Round) -> SlotLayout:
     groups = [np.arange(start, stop) for start, stop in pairwise(np.cumsum([0, *lengths]))]
     chosen = bfv_linear(primes[0])
     chosen.require_slots(max(lengths), NAME)
-    return SlotLayout(primes=primes, plan=SlotPlan.of(groups, chosen.slots), terms=sum(lengths))
+    return SlotLayout(primes=primes, plan=SlotPlan.of(groups, chosen.slots), uploaded=2 * sum(lengths))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,23 +162,22 @@ def enough_primes(bound: int, runs: int) -> tuple[int, ...]:
     raise CapacityError(f"Verified fractions up to 2^{bound.bit_length()} need more than {MOST_PRIMES} primes.")
 
 
-def party_submit(
-    round_: Round, secrets: PartySecrets, me: str, contributions: Sequence[Contribution], nonce: bytes
-) -> PaddedCounts:
+def party_submit(round_: Round, secrets: PartySecrets, me: str, own: Contribution, nonce: bytes) -> PaddedCounts:
     """Step 1, party: its integers through the secret maps of every run and prime, then padded.
 
     Learns: nothing.
     """
     layout = lay_out(round_)
     hidden = []
+    factors = round_.factors_by_form(own)
     for prime in layout.primes:
         lefts: list[Residues] = []
         rights: list[Residues] = []
         for run in range(RUNS.of(round_)):
-            for index, (form, own) in enumerate(zip(round_.forms, contributions, strict=True)):
+            for index, (form, (own_left, own_right)) in enumerate(zip(round_.forms, factors, strict=True)):
                 maps = SecretMaps.derive(secrets.seed, round_, run, prime, index)
                 left, right = maps.hide(
-                    form, field.from_integers(own.left, prime), field.from_integers(own.right, prime)
+                    form, field.from_integers(own_left, prime), field.from_integers(own_right, prime)
                 )
                 lefts += left
                 rights += right
@@ -288,7 +287,7 @@ class PaddedVerified(padded.Padded):
         return lay_out(round_)
 
     def submit(self, seat: Seat, nonce: bytes) -> Message:
-        return party_submit(seat.round, seat.secrets, seat.me, seat.contributions, nonce)
+        return party_submit(seat.round, seat.secrets, seat.me, seat.own, nonce)
 
     def open(
         self, engine: Engine, round_: Round, secrets: PartySecrets, roster: tuple[str, ...], answer: bytes

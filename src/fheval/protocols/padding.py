@@ -149,12 +149,6 @@ def party_pad(
     return pack([field.add(values, own, prime) for values, own, prime in zip(hidden, pads, primes, strict=True)])
 
 
-def halves(total: Residues) -> Factors:
-    """The two factors of products that were uploaded one behind the other."""
-    left, right = np.split(total, 2)
-    return left, right
-
-
 class UploadSum:
     """Aggregator: adds uploads as they arrive and forgets them.
 

@@ -168,14 +168,14 @@ def party_masks(seed: Secret[bytes], round_: Round, run: int, me: str, side: str
 
 
 def party_submit(
-    engine: Engine, round_: Round, secrets: PartySecrets, me: str, contribution: Contribution, rng: Randomness
+    engine: Engine, round_: Round, secrets: PartySecrets, me: str, own: Contribution, rng: Randomness
 ) -> CountShares:
     """Steps 3 to 8, party, for both runs.
 
     Learns: nothing.
     """
     holder = engine.key_holder(parameters(round_), secrets.keys[0])
-    runs = tuple(_one_run(holder, round_, secrets.seed, me, contribution, run, rng) for run in range(RUNS))
+    runs = tuple(_one_run(holder, round_, secrets.seed, me, own, run, rng) for run in range(RUNS))
     return CountShares(round=round_.id, sender=me, runs=runs)
 
 
@@ -184,14 +184,14 @@ def _one_run(
     round_: Round,
     seed: Secret[bytes],
     me: str,
-    contribution: Contribution,
+    own: Contribution,
     run: int,
     rng: Randomness,
 ) -> tuple[bytes, bytes, bytes, bytes]:
     common = CommonRandomness.derive(seed, round_, run)
     tr = party_masks(seed, round_, run, me, "tr")
     fr = party_masks(seed, round_, run, me, "fr")
-    left, right = contribution.left.astype(np.float64), contribution.right.astype(np.float64)
+    left, right = (side.astype(np.float64) for side in round_.factors(own))
     # Steps 3 and 4: T^n = r_3(… + tr^n) and F^n = r_4(… + fr^n), the anchor P, Q with r_5 and r_6.
     t, f = left + tr[:-1], right + fr[:-1]
     t[:-1], t[-1] = common.r3 * t[:-1], common.r5 * t[-1]
@@ -356,8 +356,7 @@ class PaperMalicious(PaperSemiHonest):
         return [parameters(round_)]
 
     def submit(self, seat: Seat, nonce: bytes) -> Message:  # noqa: ARG002 (encryptions are fresh by themselves)
-        (contribution,) = seat.contributions
-        return party_submit(seat.engine, seat.round, seat.secrets, seat.me, contribution, seat.rng)
+        return party_submit(seat.engine, seat.round, seat.secrets, seat.me, seat.own, seat.rng)
 
     def open(
         self, engine: Engine, round_: Round, secrets: PartySecrets, roster: tuple[str, ...], answer: bytes

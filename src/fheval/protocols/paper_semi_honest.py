@@ -94,16 +94,14 @@ def anchor(form: Form) -> int:
     return 1 << max(form.terms - 1, 1).bit_length()
 
 
-def party_submit(
-    engine: Engine, round_: Round, secrets: PartySecrets, me: str, contribution: Contribution
-) -> CountShare:
+def party_submit(engine: Engine, round_: Round, secrets: PartySecrets, me: str, own: Contribution) -> CountShare:
     """Steps 3 and 4, party: encrypt T, F, P and Q under the shared secret key.
 
     Learns: nothing. The counts themselves are steps 1 and 2.
     """
     form = the_form(round_)
     holder = engine.key_holder(parameters(round_), secrets.keys[0])
-    left, right = contribution.left.astype(np.float64), contribution.right.astype(np.float64)
+    left, right = (side.astype(np.float64) for side in round_.factors(own))
     split = form.numerator
     if PACKING.of(round_) == "compact":
         vectors = [_behind(left, form), _behind(right, form)]
@@ -250,8 +248,7 @@ class PaperSemiHonest(OpenedByAll):
         return [parameters(round_)]
 
     def submit(self, seat: Seat, nonce: bytes) -> Message:  # noqa: ARG002 (encryptions are fresh by themselves)
-        (contribution,) = seat.contributions
-        return party_submit(seat.engine, seat.round, seat.secrets, seat.me, contribution)
+        return party_submit(seat.engine, seat.round, seat.secrets, seat.me, seat.own)
 
     def open(
         self, engine: Engine, round_: Round, secrets: PartySecrets, roster: tuple[str, ...], answer: bytes

@@ -27,7 +27,7 @@ from fheval.protocols.round import (
 )
 from fheval.secrets import Randomness
 
-Contributions = Mapping[str, Sequence[Contribution]]
+Contributions = Mapping[str, Contribution]
 
 
 class Watch:
@@ -136,7 +136,7 @@ class Members:
             me=party,
             secrets=self.protocol.secrets_of(self.round, self.secrets, party),
             rng=self.rng,
-            contributions=self.contributions.get(party, ()),
+            contribution=self.contributions.get(party),
             roster=self.rosters.get(party),
         )
         answered = self.protocol.answer(seat, stage, body)

@@ -1,21 +1,22 @@
 """A round, what it asks for, what its parties share, and what it comes to: the nouns that all protocols have in common.
 
-A metric is asked for as a ratio form, num/den, each a sum of products of global sums. Every party contributes two
-vectors of integers, `left` and `right`. Summed over the parties they are L and R, and
+A party counts a table of integers, x. A metric is asked for as a ratio form, num/den, each a sum of products, whose
+left and right factors are public linear maps of one line of the table. Summed over the parties the table is X, and
 
-    num = Σ_{i < numerator} L_i·R_i          den = Σ_{numerator ≤ i} L_i·R_i.
+    L = left map of X      R = right map of X      num = Σ_{i < numerator} L_i·R_i      den = Σ_{numerator ≤ i} L_i·R_i.
 
-Protocols know ratio forms and nothing of metrics.
+Protocols know tables, maps and ratio forms, and nothing of metrics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import sha256
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,6 +24,7 @@ import numpy.typing as npt
 
 from fheval.engines import Engine, Parameters
 from fheval.errors import CohortTooSmall, ConfigError, LocalProtocolError, RemoteProtocolError, UndefinedMetric
+from fheval.field import LinearMap, Residues
 from fheval.secrets import Randomness, SealBroken, Secret, expand, new_seed, seal, unseal
 from fheval.wire import Message
 
@@ -47,6 +49,7 @@ _COUNT_BYTES = 9
 _FIXED_BYTES = 256
 
 IntegerVector = npt.NDArray[np.int64]
+IntegerTable = npt.NDArray[np.int64]
 
 # What a study may set of a protocol: whole numbers and choices.
 OptionValue = int | str
@@ -98,12 +101,77 @@ class Form(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_un
         return self.numerator + self.denominator
 
 
+class Reading(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """One ratio of every line of a table: its form, and how the factors of its products follow from the line.
+
+    One that is not `resampled` is asked of the data alone, and not of their resamples.
+    """
+
+    form: Form
+    left: LinearMap
+    right: LinearMap
+    resampled: bool = True
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A table that every party counts, and what is read from it.
+
+    It has `width` columns, and for each of so many `slices` of the data one line for the data themselves and one for
+    each of their resamples, `lines` in all.
+    """
+
+    width: int
+    slices: int = 1
+    lines: int = 1
+    readings: tuple[Reading, ...]
+
+    @property
+    def size(self) -> int:
+        """How many integers the table has."""
+        return self.slices * self.lines * self.width
+
+    @property
+    def forms(self) -> tuple[Form, ...]:
+        """One for each reading and line, in this order."""
+        return tuple(
+            each.form for each in self.readings for _ in range(self.slices * (self.lines if each.resampled else 1))
+        )
+
+    def factors(self, table: IntegerTable) -> tuple[IntegerVector, IntegerVector]:
+        """The left and the right factors of all products, form by form."""
+        return self._factors(table, LinearMap.of_integers)
+
+    def factors_modulo(self, table: Residues, modulus: int) -> tuple[Residues, Residues]:
+        """The same modulo a prime. Being linear, the maps commute with sums over parties, and with pads."""
+        return self._factors(table, lambda each, lines: each.of_residues(lines, modulus))
+
+    def _factors(self, table: Any, apply: Callable[[LinearMap, Any], Any]) -> tuple[Any, Any]:
+        everything = table.reshape(-1, self.width)
+        factors: list[tuple[Any, Any]] = [(None, None)] * len(self.readings)
+        for resampled, lines in ((True, everything), (False, everything[:: self.lines])):
+            chosen = [number for number, each in enumerate(self.readings) if each.resampled is resampled]
+            if chosen:
+                mine = [self.readings[number] for number in chosen]
+                ends = np.cumsum([each.form.terms for each in mine])[:-1]
+                left = apply(_stacked(tuple(each.left for each in mine)), lines)
+                right = apply(_stacked(tuple(each.right for each in mine)), lines)
+                parts = zip(chosen, np.split(left, ends, axis=1), np.split(right, ends, axis=1), strict=True)
+                for number, one, other in parts:
+                    factors[number] = (one.reshape(-1), other.reshape(-1))
+        lefts, rights = zip(*factors, strict=True)
+        return np.concatenate(lefts), np.concatenate(rights)
+
+
+@lru_cache(maxsize=64)
+def _stacked(maps: tuple[LinearMap, ...]) -> LinearMap:
+    return LinearMap.stack(maps)
+
+
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """One party's private integers for one form."""
+    """One party's private table: its counts, shape (slices·lines, width)."""
 
-    left: IntegerVector = field(repr=False)
-    right: IntegerVector = field(repr=False)
+    table: IntegerTable = field(repr=False)
 
 
 class RoundCall(Message, frozen=True, kw_only=True):
@@ -124,9 +192,9 @@ class RoundCall(Message, frozen=True, kw_only=True):
 class Round:
     """One attempt at a study, as every role knows it: the aggregator's call, and what follows from the study.
 
-    `precision` is the width of the release's rounding, None for an exact release. A round has forms or, where the
-    parties consent to learn counts themselves, asks for so many `sums`: never both. `options` are the protocol's own.
-    `checkers` open the result as the leader does, if they are among the parties.
+    `precision` is the width of the release's rounding, None for an exact release. A round has a batch of ratios or,
+    where the parties consent to learn counts themselves, asks for so many `sums`: never both. `options` are the
+    protocol's own. `checkers` open the result as the leader does, if they are among the parties.
     """
 
     id: str
@@ -136,7 +204,7 @@ class Round:
     parties: tuple[str, ...]
     leader: str
     groups: tuple[str, ...] = ()
-    forms: tuple[Form, ...] = ()
+    batch: Batch | None = None
     sums: int = 0
     precision: float | None = None
     minimum_cohort: int = DEFAULT_MINIMUM_COHORT
@@ -150,14 +218,31 @@ class Round:
         if self.leader not in self.parties:
             raise ConfigError(f"The leader {self.leader!r} is not a party of the round. Pick one of the parties.")
         require_terms(self.precision, self.minimum_cohort, self.max_samples)
-        if not self.forms and not 1 <= self.sums <= MOST_SUMS:
+        if self.batch is None and not 1 <= self.sums <= MOST_SUMS:
             raise ConfigError(f"A round needs at least one evaluation, and has room for {MOST_SUMS} counts.")
-        if self.forms and self.sums:
+        if self.batch is not None and self.sums:
             raise ConfigError("A round releases ratios or counts. Ask for one of them.")
 
     @property
     def call(self) -> RoundCall:
         return RoundCall(**{name: getattr(self, name) for name in RoundCall.__struct_fields__})
+
+    @cached_property
+    def forms(self) -> tuple[Form, ...]:
+        """All ratios, in the order in which they are released."""
+        return () if self.batch is None else self.batch.forms
+
+    def factors(self, own: Contribution) -> tuple[IntegerVector, IntegerVector]:
+        """A party's left and right factors of all products, form by form."""
+        if self.batch is None:
+            raise LocalProtocolError("A round of counts has no products.")
+        return self.batch.factors(own.table)
+
+    def factors_by_form(self, own: Contribution) -> list[tuple[IntegerVector, IntegerVector]]:
+        """The same, a pair for each form."""
+        left, right = self.factors(own)
+        ends = np.cumsum([form.terms for form in self.forms])[:-1]
+        return list(zip(np.split(left, ends), np.split(right, ends), strict=True))
 
     @cached_property
     def digest(self) -> bytes:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -59,16 +61,11 @@ class Consortium:
     def contributions(self, data: str = "now", size: int = 1) -> Contributions:
         """The parties' integers; another name stands for another data set."""
         own = [auc_contribution(_counts(data, party, self.decision_points)) for party in range(self.parties)]
-        return {
-            f"party-{number}": [Contribution(each.left * size, each.right * size)]
-            for number, each in enumerate(own, start=1)
-        }
+        return {f"party-{number}": Contribution(each.table * size) for number, each in enumerate(own, start=1)}
 
     def true_auc(self, data: str = "now") -> Fraction:
-        own = [contribution for (contribution,) in self.contributions(data).values()]
-        left, right = sum(each.left for each in own), sum(each.right for each in own)
-        products = (np.asarray(left) * np.asarray(right)).tolist()
-        return Fraction(sum(products[:-1]), products[-1])
+        counts = reduce(add, [_counts(data, party, self.decision_points) for party in range(self.parties)])
+        return Fraction(counts.numerator(), counts.denominator())
 
 
 def fresh_stream() -> Stream:

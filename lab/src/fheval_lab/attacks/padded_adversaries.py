@@ -6,7 +6,7 @@ so they tamper with sums, weights, and the answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from math import lcm
 from typing import ClassVar
@@ -25,17 +25,6 @@ from fheval_lab.attacks.envelope import garbled
 from fheval_lab.attacks.strategy import Knowledge, Mail, Strategy, Tampering
 
 Indices = npt.NDArray[np.intp]
-
-
-class TamperedSum(padding.UploadSum):
-    """Adds uploads honestly and changes the totals."""
-
-    def __init__(self, values: int, change: Callable[[list[Residues]], list[Residues]]) -> None:
-        super().__init__(values)
-        self._change = change
-
-    def totals(self, primes: Sequence[int]) -> list[Residues]:
-        return self._change(super().totals(primes))
 
 
 class PaddedAdversary(padded.Aggregator):
@@ -68,7 +57,6 @@ class PaddedAdversary(padded.Aggregator):
         known = Knowledge(parties=parties, runs=self.known_runs(), slots=slots, anchor_slots=1, rng=rng)
         self.strategy = self.plot(known)
         self.tampering = self.strategy.tamper_with_runs()
-        self.uploads = TamperedSum(2 * self.layout.terms * len(self.layout.primes), self._change)
         self.inbox: dict[str, bytes] = {}
         self.received: list[PaddedCounts] = []
 
@@ -103,7 +91,7 @@ class PaddedAdversary(padded.Aggregator):
         return super().close()
 
     def forge_upload(self) -> bytes:
-        return padding.pack([residues(self.rng, prime, 2 * self.layout.terms) for prime in self.layout.primes])
+        return padding.pack([residues(self.rng, prime, self.layout.uploaded) for prime in self.layout.primes])
 
     def result(self, pads: PadSums) -> PaddedResult:
         constants = self.strategy.constants()
@@ -142,8 +130,9 @@ class PaddedAdversary(padded.Aggregator):
                 weights[last] = field.add(weights[last], added, prime)
         return weights
 
-    def _change(self, totals: list[Residues]) -> list[Residues]:
-        honest = [total.reshape(2, -1) for total in totals]
+    def factors(self) -> list[padding.Factors]:
+        """What an honest aggregator makes of the sum, changed."""
+        honest = [np.stack(each) for each in super().factors()]
         source, sources = self.layout.plan.source, self.strategy.sources()
         changed = []
         for index, prime in enumerate(self.layout.primes):
@@ -154,7 +143,7 @@ class PaddedAdversary(padded.Aggregator):
                 for mine, other in zip(self._slots(run), self._slots(other_run), strict=True):
                     sides[:, source[mine]] = honest[other_index][:, source[other]] % np.uint64(prime)
                 self._tamper(sides, run, self.tampering[number], prime)
-            changed.append(sides.reshape(-1))
+            changed.append((sides[0], sides[1]))
         return changed
 
     def _tamper(self, sides: Residues, run: int, tampering: Tampering, prime: int) -> None:

@@ -117,7 +117,7 @@ def padded_counts(round_: AttackedRound) -> list[tuple[int, Residues]]:
     layout = adversary_of(round_.protocol).lay_out(round_.round)
     found = []
     for upload in round_.uploads():
-        reader = padding.UploadSum(2 * layout.terms * len(layout.primes))
+        reader = padding.UploadSum(layout.uploaded * len(layout.primes))
         reader.add(upload.values, "a party")
         found += list(zip(layout.primes, reader.totals(layout.primes), strict=True))
     return found

@@ -71,7 +71,7 @@ def aggregator_work(engine: Engine, protocol: str, parties: int, decision_points
     names = [f"party-{number}" for number in range(parties)]
     study = Study.of(protocol=protocol, decision_points=decision_points)
     round_ = study.round(study.call(rng, engine=engine.name, parties=names, leader=names[0]))
-    own = {name: [_contribution(decision_points, number)] for number, name in enumerate(names[:DISTINCT_UPLOADS])}
+    own = {name: _contribution(decision_points, number) for number, name in enumerate(names[:DISTINCT_UPLOADS])}
     members = Members(PROTOCOLS[protocol], engine, round_, own, rng)
     uploads = _Uploads(members, names)
     # What the leader sends is made once, in the first play.
@@ -137,6 +137,4 @@ class _Stopwatch:
 
 
 def _contribution(decision_points: int, number: int) -> Contribution:
-    steps = np.arange(decision_points, dtype=np.int64)
-    tp, fp = steps * (number + 2), steps * (number + 1)
-    return Contribution(np.append(tp[1:] + tp[:-1], tp[-1]), np.append(fp[1:] - fp[:-1], 2 * fp[-1]))
+    return Contribution(np.repeat([number + 2, number + 1], decision_points - 1)[np.newaxis])

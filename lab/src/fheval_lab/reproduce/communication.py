@@ -83,9 +83,8 @@ def _play(engine: Engine, protocol: str, parties: int) -> Traffic:
     names = [f"party-{number}" for number in range(1, parties + 1)]
     study = Study.of(protocol=protocol, decision_points=DECISION_POINTS)
     round_ = study.round(study.call(rng, engine=engine.name, parties=names, leader=names[0]))
-    steps, last = np.arange(DECISION_POINTS, dtype=np.int64), DECISION_POINTS - 1
-    own = Contribution(np.append(steps[1:] + steps[:-1], last), np.append(np.ones_like(steps[1:]), 2 * last))
-    play(BY_NAME[protocol], engine, round_, {name: [own] for name in names}, rng, watch)
+    own = Contribution(np.ones((1, 2 * DECISION_POINTS - 2), dtype=np.int64))
+    play(BY_NAME[protocol], engine, round_, dict.fromkeys(names, own), rng, watch)
     uploads, result, told = watch.sizes["party_upload"], sum(watch.sizes["result"]), watch.sizes.get("broadcast", [])
     set_up, *pads = watch.sizes["leader_upload"]
     # With pads the leader alone fetches the result, and tells the others; else everyone fetches it.

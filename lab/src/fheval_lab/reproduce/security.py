@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fheval.metrics.registry import auc_form
+from fheval.metrics.registry import auc_batch
 from fheval.protocols import padded_verified, paper_malicious
 from fheval.protocols.round import DEFAULT_MAX_SAMPLES
 from fheval_lab.reproduce.cells import Cell, Plan
@@ -29,7 +29,7 @@ def bounds() -> Sequence[Row]:
         )
         for (points, splits), said in SOUNDNESS_BITS.items()
     ]
-    bound = auc_form(2, DEFAULT_MAX_SAMPLES).bound
+    bound = auc_batch(2, DEFAULT_MAX_SAMPLES).forms[0].bound
     for runs in (1, 2, 3):
         primes = padded_verified.enough_primes(bound, runs)
         column = f"{padded_verified.NAME} primes={len(primes)} runs={runs}"
