@@ -20,7 +20,7 @@ LAYERS = (
     {"consortium"},
     {"party"},
     {"aggregator"},
-    {"flower"},
+    {"direct", "flower"},
     {"report"},
     {PACKAGE},
     {"cli", "__main__"},
@@ -32,6 +32,7 @@ HOMES = {
     "openfhe": "fheval.engines.openfhe",
     "tenseal": "fheval.engines.seal",
     "flwr": "fheval.flower",
+    "grpc": "fheval.direct",
 }
 
 PREDICTABLE = ("random", "numpy.random")

@@ -213,6 +213,9 @@ def test_an_altered_reply_is_refused(made: Consortium, tmp_path: Path) -> None:
     changes: list[tuple[dict[str, bytes], str]] = [
         ({"certificate": foreign.certificate}, "foreign"),
         ({"certificate": b"x"}, "malformed"),
+        ({"transport": foreign.transport}, "foreign"),
+        ({"transport": reply.certificate}, "not for connections"),
+        ({"transport": b"x"}, "malformed"),
         ({"policy_key": b"x"}, "malformed"),
         ({"policy": foreign.policy}, "not signed by"),
         ({"policy_key": foreign.policy_key}, "not signed by"),
@@ -227,6 +230,7 @@ def test_an_altered_reply_is_refused(made: Consortium, tmp_path: Path) -> None:
         "request.fhev",
         "signing.key",
         "supernode",
+        "transport.csr",
     ]
     made.authority.remove("holly")
 

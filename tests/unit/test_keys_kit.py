@@ -14,8 +14,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from fheval.consortium import Rules, install_policy, load_aggregator_kit, load_kit, supernode_files
+from fheval.consortium import Rules, install_policy, load_aggregator_kit, load_kit, transport_files
 from fheval.consortium.authority import load_authority
+from fheval.consortium.certificates import is_for, read_certificate
 from fheval.consortium.member_keys import MemberKeys
 from fheval.consortium.policy import sign_policy
 from fheval.counting import Grid
@@ -289,11 +290,12 @@ def test_an_expired_or_foreign_aggregators_kit_is_refused(made: Consortium, stra
 
 def test_the_supernodes_directory_stands_alone(made: Consortium, tmp_path: Path) -> None:
     moved = shutil.move(made.path("alder") / "supernode", tmp_path / "elsewhere")
-    key, authority = supernode_files(Path(moved))
-    loaded = serialization.load_ssh_private_key(key.read_bytes(), password=None)
+    found = transport_files(Path(moved))
+    loaded = serialization.load_ssh_private_key(found.key.read_bytes(), password=None)
     assert isinstance(loaded, ec.EllipticCurvePrivateKey)
     assert isinstance(loaded.curve, ec.SECP384R1)
-    assert authority.read_bytes() == made.authority.anchor.authority_pem
+    assert found.authority.read_bytes() == made.authority.anchor.authority_pem
+    assert is_for(read_certificate(found.certificate), loaded.public_key())
     # The vault does not need what was moved away.
     assert load_kit(made.path("alder"), now=NOW).identity.name == "alder"
 
@@ -302,10 +304,10 @@ def test_an_open_supernode_key_is_refused(made: Consortium) -> None:
     folder = made.path("alder") / "supernode"
     (folder / "supernode.key").chmod(0o644)
     with pytest.raises(ConfigError, match="chmod 600"):
-        supernode_files(folder)
+        transport_files(folder)
     folder.chmod(0o755)
     with pytest.raises(ConfigError, match="chmod 700"):
-        supernode_files(folder)
+        transport_files(folder)
 
 
 def test_a_policy_key_of_another_kind_is_refused(made: Consortium) -> None:

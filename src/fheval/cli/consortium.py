@@ -74,6 +74,10 @@ def enroll(
         str | None, typer.Option(help="The request's fingerprint, as the member told you; needed with --request.")
     ] = None,
     certificate: Annotated[Path | None, typer.Option(help="A certificate that was issued elsewhere, in PEM.")] = None,
+    transport_certificate: Annotated[
+        Path | None,
+        typer.Option(help="The certificate of the member's connections, issued elsewhere from its transport.csr."),
+    ] = None,
     renew: Annotated[bool, typer.Option("--renew", help="Replace the member's keys and certificate.")] = False,
     valid_days: Days = 365,
 ) -> None:
@@ -90,11 +94,21 @@ def enroll(
             typer.echo(f"Put the certificate's private key there as {SERVER_KEY}, with mode 0600.")
         return
     if request is not None:
-        _enroll_request(authority, member, read_public(request), fingerprint, out, pem, renew, valid_days)
+        _enroll_request(
+            authority,
+            member,
+            read_public(request),
+            fingerprint,
+            out,
+            pem,
+            None if transport_certificate is None else read_public(transport_certificate),
+            renew,
+            valid_days,
+        )
     elif fingerprint is not None:
         raise ConfigError("--fingerprint is that of a --request. Give both.")
-    elif pem is not None:
-        raise ConfigError("--certificate needs the member's --request. Ask the member for it.")
+    elif pem is not None or transport_certificate is not None:
+        raise ConfigError("A certificate from elsewhere needs the member's --request. Ask the member for it.")
     else:
         enrolment.enrol_with_new_keys(authority, member, kit, renew=renew, now=_now(), days=valid_days)
         typer.echo(f"The kit of {member} is in {kit}. It holds private keys: hand it over safely, keep no copy.")
@@ -108,6 +122,7 @@ def _enroll_request(
     fingerprint: str | None,
     out: Path | None,
     pem: bytes | None,
+    transport_pem: bytes | None,
     renew: bool,
     days: int,
 ) -> None:
@@ -126,6 +141,7 @@ def _enroll_request(
         request,
         fingerprint=fingerprint,
         certificate_pem=pem,
+        transport_pem=transport_pem,
         renew=renew,
         now=_now(),
         days=days,

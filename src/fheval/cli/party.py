@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fheval.consortium import supernode_files
+from fheval.consortium import transport_files
 from fheval.consortium.files import check_private_directory, private_subdirectory
 from fheval.flower.environment import require_flower
 from fheval.flower.supernode import SuperNode, run_supernode
@@ -48,12 +48,16 @@ def up(
     """Run a SuperNode that relays bytes to the vault, until Ctrl-C or SIGTERM. It needs no other file of the kit."""
     require_flower()
     inner = kit / "supernode"
-    key, authority = supernode_files(inner if inner.is_dir() else kit)
+    files = transport_files(inner if inner.is_dir() else kit)
     if not answers(vault):
         typer.echo(f"No vault answers on {vault} yet. Rounds will miss this member until one does.", err=True)
     state.mkdir(parents=True, mode=0o700, exist_ok=True)
     check_private_directory(state)
     node = SuperNode(
-        key=key, authority=authority, vault=vault, superlink=superlink, home=private_subdirectory(state / "flwr")
+        key=files.key,
+        authority=files.authority,
+        vault=vault,
+        superlink=superlink,
+        home=private_subdirectory(state / "flwr"),
     )
     run_supernode(node, typer.echo)

@@ -11,12 +11,13 @@ from fheval.consortium.kit import (
     AggregatorKit,
     Kit,
     LedgerPlace,
+    TransportFiles,
     install_policy,
     ledger_place,
     load_aggregator_kit,
     load_kit,
     place_ledger,
-    supernode_files,
+    transport_files,
 )
 from fheval.consortium.policy import Policy, Roster, Rules
 from fheval.consortium.records import MemberRecord, TrustAnchor
@@ -31,6 +32,7 @@ __all__ = [
     "Policy",
     "Roster",
     "Rules",
+    "TransportFiles",
     "TrustAnchor",
     "bundle_id",
     "install_policy",
@@ -41,6 +43,6 @@ __all__ = [
     "place_ledger",
     "seal_bundle",
     "sign",
-    "supernode_files",
+    "transport_files",
     "verify",
 ]

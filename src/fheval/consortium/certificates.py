@@ -50,6 +50,10 @@ class Issuer:
         uri = x509.UniformResourceIdentifier(f"urn:fheval:member:{name}")
         return self._issue(name, key, [uri], ExtendedKeyUsageOID.CLIENT_AUTH, now, days)
 
+    def transport(self, name: str, key: ec.EllipticCurvePublicKey, *, now: datetime, days: int) -> x509.Certificate:
+        """Issue the certificate with which a member's relay connects; it signs no message of the member's."""
+        return self._issue(name, key, [_transport_name(name)], ExtendedKeyUsageOID.CLIENT_AUTH, now, days)
+
     def server(
         self, name: str, key: ec.EllipticCurvePublicKey, hosts: Sequence[str], *, now: datetime, days: int
     ) -> x509.Certificate:
@@ -94,6 +98,13 @@ def authority_certificate(name: str, key: ed25519.Ed25519PrivateKey, *, now: dat
 def signing_request(name: str, key: Secret[ed25519.Ed25519PrivateKey]) -> x509.CertificateSigningRequest:
     """Ask for a member's certificate: the request proves that its maker holds the signing key."""
     return x509.CertificateSigningRequestBuilder().subject_name(_name(name)).sign(key.reveal(), None)
+
+
+def transport_request(name: str, key: Secret[ec.EllipticCurvePrivateKey]) -> x509.CertificateSigningRequest:
+    """Ask for the certificate of a member's connections, where certificates are issued elsewhere."""
+    builder = x509.CertificateSigningRequestBuilder().subject_name(_name(name))
+    builder = builder.add_extension(x509.SubjectAlternativeName([_transport_name(name)]), critical=False)
+    return builder.sign(key.reveal(), hashes.SHA384())
 
 
 def host_name(host: str) -> x509.DNSName | x509.IPAddress:
@@ -169,6 +180,16 @@ def check_member_use(certificate: x509.Certificate, name: str) -> None:
         raise ConfigError(f"The certificate of {name} may not sign messages. Issue one for digital signatures.")
 
 
+def check_transport_use(certificate: x509.Certificate, name: str, key: ec.EllipticCurvePublicKey) -> None:
+    """Refuse a certificate that is not for this member's connections, or not for this key."""
+    names = extension(certificate, x509.SubjectAlternativeName) or ()
+    if common_name(certificate) != name or _transport_name(name) not in list(names) or not is_for(certificate, key):
+        raise ConfigError(
+            f"The certificate of {common_name(certificate)} is not for connections of {name} with this key. "
+            "Issue one from the member's request."
+        )
+
+
 def check_server_use(certificate: x509.Certificate, hosts: Sequence[str]) -> None:
     """Refuse a TLS certificate that does not cover every host."""
     names = extension(certificate, x509.SubjectAlternativeName) or ()
@@ -216,6 +237,10 @@ def _builder(
         .not_valid_after(end)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
+
+
+def _transport_name(name: str) -> x509.UniformResourceIdentifier:
+    return x509.UniformResourceIdentifier(f"urn:fheval:transport:{name}")
 
 
 def _key_usage(*, certificates: bool) -> x509.KeyUsage:

@@ -13,18 +13,29 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from fheval.consortium import certificates, kit
 from fheval.consortium.authority import Authority
 from fheval.consortium.files import check_private_directory, new_directory, read_public, write_public, write_secret
 from fheval.consortium.member_keys import SIGNING_KEY, MemberKeys, new_server_key, private_pem, read_signing_key
-from fheval.consortium.records import MemberRecord, TrustAnchor, check_member_name, check_name, digest, domain, spoken
+from fheval.consortium.records import (
+    MemberRecord,
+    TrustAnchor,
+    check_member_name,
+    check_name,
+    digest,
+    domain,
+    read_transport_key,
+    spoken,
+)
 from fheval.errors import ConfigError, RemoteProtocolError
 from fheval.wire import Message, decode, encode
 
 REQUEST = "request.fhev"
 CSR = "request.csr"
+TRANSPORT_CSR = "transport.csr"
 
 _SIGNED = "enrolment request"
 
@@ -48,12 +59,15 @@ class EnrolmentRequest(Message, frozen=True, kw_only=True):
 class EnrolmentReply(Message, frozen=True, kw_only=True):
     """Authority to member; `policy` is empty when none has been signed yet.
 
+    `transport` is the certificate of the member's connections, empty where none was issued: Flower needs none.
+
     Where the member was enrolled before, `renewed`, its vault has a ledger already and must go on with it.
     """
 
     authority_pem: bytes
     policy_key: bytes
     certificate: bytes
+    transport: bytes
     policy: bytes
     renewed: bool
 
@@ -62,10 +76,12 @@ def enrol_with_new_keys(authority: Authority, name: str, out: Path, *, renew: bo
     """Authority: make a member's keys, certificate and kit."""
     _check_free(authority, name, renew=renew)
     keys = MemberKeys.generate()
-    certificate = authority.issuer(now=now).member(name, keys.signing.reveal().public_key(), now=now, days=days)
+    issuer = authority.issuer(now=now)
+    certificate = issuer.member(name, keys.signing.reveal().public_key(), now=now, days=days)
+    transport = issuer.transport(name, keys.supernode.reveal().public_key(), now=now, days=days)
     with new_directory(out) as building:
         keys.write(building)
-        kit.place_members_files(building, certificate, authority.anchor, authority.policy_bytes())
+        kit.place_members_files(building, certificate, transport, authority.anchor, authority.policy_bytes())
         if renew:
             kit.expect_ledger(building)
         authority.register(keys.record(name, certificate), renew=renew)
@@ -116,6 +132,8 @@ def make_request(directory: Path, name: str) -> str:
         keys.write(building)
         write_public(building / REQUEST, request)
         write_public(building / CSR, csr.public_bytes(serialization.Encoding.PEM))
+        transport = certificates.transport_request(name, keys.supernode)
+        write_public(building / TRANSPORT_CSR, transport.public_bytes(serialization.Encoding.PEM))
     return request_fingerprint(request)
 
 
@@ -136,6 +154,7 @@ def answer_request(
     *,
     fingerprint: str,
     certificate_pem: bytes | None,
+    transport_pem: bytes | None = None,
     renew: bool,
     now: datetime,
     days: int,
@@ -158,6 +177,13 @@ def answer_request(
     else:
         certificate = _issued_elsewhere(authority, certificate_pem, now)
         _check_certifies(certificate, key)
+    transport_key = _transport_key(content)
+    transport = None
+    if transport_pem is not None:
+        transport = _issued_elsewhere(authority, transport_pem, now)
+        certificates.check_transport_use(transport, name, transport_key)
+    elif authority.key is not None:
+        transport = authority.issuer(now=now).transport(name, transport_key, now=now, days=days)
     record = MemberRecord(
         name=name,
         certificate=certificate.public_bytes(serialization.Encoding.DER),
@@ -169,6 +195,7 @@ def answer_request(
         authority_pem=authority.anchor.authority_pem,
         policy_key=authority.anchor.policy_key.public_bytes_raw(),
         certificate=record.certificate,
+        transport=b"" if transport is None else transport.public_bytes(serialization.Encoding.DER),
         policy=authority.policy_bytes() or b"",
         renewed=renew,
     )
@@ -182,19 +209,24 @@ def accept_reply(directory: Path, data: bytes, *, expected_anchor: str, now: dat
     try:
         policy_key = Ed25519PublicKey.from_public_bytes(reply.policy_key)
         certificate = x509.load_der_x509_certificate(reply.certificate)
+        transport = x509.load_der_x509_certificate(reply.transport) if reply.transport else None
     except ValueError:
         raise ConfigError("The reply holds a malformed certificate or key. Ask the authority for it again.") from None
     anchor = TrustAnchor(authority_pem=reply.authority_pem, policy_key=policy_key)
     _check_anchor(directory, anchor, expected_anchor)
-    name = decode(read_public(directory / REQUEST), EnrolmentRequest, sender="this kit").content.name
+    content = decode(read_public(directory / REQUEST), EnrolmentRequest, sender="this kit").content
+    name = content.name
     anchor.check_certificate(certificate, now=now)
     certificates.check_member_use(certificate, name)
     _check_certifies(certificate, read_signing_key(directory / SIGNING_KEY).reveal().public_key())
+    if transport is not None:
+        anchor.check_certificate(transport, now=now)
+        certificates.check_transport_use(transport, name, _transport_key(content))
     if reply.policy:
         kit.check_new_policy(directory, reply.policy, anchor, now=now)
     if reply.renewed:
         kit.expect_ledger(directory)
-    kit.place_members_files(directory, certificate, anchor, reply.policy or None)
+    kit.place_members_files(directory, certificate, transport, anchor, reply.policy or None)
 
 
 def _check_free(authority: Authority, name: str, *, renew: bool) -> None:
@@ -225,6 +257,17 @@ def _opened_request(data: bytes, name: str) -> tuple[RequestContent, Ed25519Publ
             culprit=name,
         ) from None
     return content, key
+
+
+def _transport_key(content: RequestContent) -> ec.EllipticCurvePublicKey:
+    try:
+        return read_transport_key(content.supernode_key)
+    except (ValueError, UnsupportedAlgorithm):
+        raise RemoteProtocolError(
+            f"The request of {content.name} has a malformed key for its connections. Ask the member for it again.",
+            step="enrolment",
+            culprit=content.name,
+        ) from None
 
 
 def _issued_elsewhere(authority: Authority, pem: bytes, now: datetime) -> x509.Certificate:

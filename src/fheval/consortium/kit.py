@@ -46,10 +46,10 @@ authority.pem    the certificate of the consortium's authority
 policy-key.pem   the public key that signs the consortium's policy
 policy.fhev      the signed policy: members and rules
 ledger.fhev      where the vault's ledger is, once there is one
-supernode/       for the Flower SuperNode only: its key (SECRET) and public key, the authority's certificate
+supernode/       for the connection to the aggregator only: its key (SECRET), that key's certificate, the authority's
 
-Move supernode/ to the user who runs the SuperNode. That process runs code that the aggregator sends, so it
-must not be able to read anything else here. Back this directory up; a lost kit is replaced by a new one.
+Move supernode/ to the user who runs `fheval party up`. With Flower that process runs code that the aggregator
+sends, so it must not be able to read anything else here. Back this directory up; a lost kit is replaced by a new one.
 Compare the authority's fingerprint with the operator of the consortium, over the telephone:
 {anchor}
 """
@@ -104,7 +104,11 @@ class AggregatorKit:
 
 
 def place_members_files(
-    directory: Path, certificate: x509.Certificate, anchor: TrustAnchor, policy: bytes | None
+    directory: Path,
+    certificate: x509.Certificate,
+    transport: x509.Certificate | None,
+    anchor: TrustAnchor,
+    policy: bytes | None,
 ) -> None:
     """Write what the authority gives, beside the member's keys; the certificate completes the kit.
 
@@ -113,6 +117,8 @@ def place_members_files(
     readme = _MEMBERS_README.format(name=certificates.common_name(certificate), anchor=anchor.fingerprint())
     supernode = files.private_subdirectory(directory / member_keys.SUPERNODE_DIRECTORY)
     files.replace_public(supernode / AUTHORITY, anchor.authority_pem)
+    if transport is not None:
+        files.replace_public(supernode / CERTIFICATE, transport.public_bytes(serialization.Encoding.PEM))
     _place(directory, anchor, policy, readme)
     files.replace_public(directory / CERTIFICATE, certificate.public_bytes(serialization.Encoding.PEM))
 
@@ -210,13 +216,26 @@ def expect_ledger(directory: Path) -> None:
         place_ledger(directory, LedgerPlace(id=None, directory=None))
 
 
-def supernode_files(directory: Path) -> tuple[Path, Path]:
-    """The files of the SuperNode's private key and of the authority's certificate, if the key's mode is right."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransportFiles:
+    """What a member connects with: its key, the certificate of that key, and the authority's certificate."""
+
+    key: Path
+    certificate: Path
+    authority: Path
+
+
+def transport_files(directory: Path) -> TransportFiles:
+    """Find them in the directory `supernode/` of a kit; refused unless only its owner can read the key."""
     files.check_private_directory(directory)
-    key, authority = directory / member_keys.SUPERNODE_KEY, directory / AUTHORITY
-    files.read_secret(key)
-    files.read_public(authority)
-    return key, authority
+    found = TransportFiles(
+        key=directory / member_keys.SUPERNODE_KEY,
+        certificate=directory / CERTIFICATE,
+        authority=directory / AUTHORITY,
+    )
+    files.read_secret(found.key)
+    files.read_public(found.authority)
+    return found
 
 
 def read_anchor(directory: Path) -> TrustAnchor:

@@ -99,6 +99,18 @@ def read_signing_key(path: Path) -> Secret[Ed25519PrivateKey]:
     return Secret(key)
 
 
+def read_transport_key_pem(path: Path) -> Secret[bytes]:
+    """Read the key of a member's connections, and give it in the form that TLS libraries take."""
+    openssh = read_secret(path)
+    try:
+        key = serialization.load_ssh_private_key(openssh.reveal(), password=None)
+    except (ValueError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ConfigError(f"{path} holds no key for connections in OpenSSH's format. Use the whole kit.")
+    return private_pem(Secret(key))
+
+
 def read_opening_key(path: Path) -> OpeningKey:
     """Read the key that opens what is sealed to the member."""
     return OpeningKey.from_pem(read_secret(path), str(path))

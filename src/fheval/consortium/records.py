@@ -52,6 +52,10 @@ class MemberRecord(Message, frozen=True, kw_only=True):
             raise ConfigError(f"The certificate of {self.name} has no Ed25519 key. Issue one from its request.")
         return key
 
+    def transport_key(self) -> ec.EllipticCurvePublicKey:
+        """The key with which the member's SuperNode or relay connects."""
+        return read_transport_key(self.supernode_key)
+
     def fingerprint(self) -> bytes:
         return sha256(self.certificate).digest()
 
@@ -77,7 +81,7 @@ class TrustAnchor:
         try:
             certificate = record.x509()
             sealing.check_public_key(record.sealing_key)
-            _check_supernode_key(record.supernode_key)
+            record.transport_key()
         except (ValueError, UnsupportedAlgorithm):
             raise ConfigError(
                 f"The record of {record.name} has a malformed certificate or key. Enrol the member again."
@@ -133,7 +137,9 @@ def domain(usage: str) -> bytes:
     return b"fheval/1 " + usage.encode() + b"\0"
 
 
-def _check_supernode_key(line: str) -> None:
+def read_transport_key(line: str) -> ec.EllipticCurvePublicKey:
+    """Read a P-384 key from a line of OpenSSH's format, or raise a `ValueError`."""
     key = serialization.load_ssh_public_key(line.encode())
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP384R1):
         raise ValueError("Not a P-384 key.")
+    return key

@@ -1,0 +1,278 @@
+"""The aggregator's end: takes the members' streams, and carries exchanges to whoever is there.
+
+TLS has checked a member's certificate before anything here runs; the policy says whether the member is still one, and
+with which key. A member has one stream: a newer one takes the place of the older. A request is sent again when a
+stream breaks and the member comes back before the exchange's deadline: vaults answer each stage once, with the same
+bytes, so that asking again is always safe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+from cryptography import x509
+
+from fheval.aggregator.round_in_play import Exchange
+from fheval.consortium import AggregatorKit, MemberRecord
+from fheval.consortium.certificates import common_name, is_for
+from fheval.direct.frames import (
+    CHANNEL_OPTIONS,
+    METHOD,
+    SERVICE,
+    Answer,
+    Arrival,
+    Notice,
+    Request,
+    ToHub,
+    ToRelay,
+    read_frame,
+)
+from fheval.errors import ConfigError, RemoteProtocolError, TransportError
+from fheval.wire import encode
+
+_log = logging.getLogger("fheval.hub")
+
+# A member whose vault is down is asked again after a pause, until the deadline of the exchange.
+_ASK_AGAIN = 0.5
+# A relay says who it is at once.
+_ARRIVAL_SECONDS = 10.0
+_GOODBYE_SECONDS = 1.0
+# Beyond it, signatures that carry dates begin to fail.
+MOST_CLOCK_DIFFERENCE = 5.0
+
+_SERVER_OPTIONS = (
+    *CHANNEL_OPTIONS,
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_concurrent_streams", 4),
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+)
+
+
+@dataclass(eq=False, slots=True)
+class Stream:
+    """One member's connection, from its arrival to its end."""
+
+    context: Any = field(repr=False)
+    since: float
+    peer: str
+    arrival: Arrival
+    clock_difference: float
+    ended: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+    _writing: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
+    _awaited: dict[int, asyncio.Future[bytes | None]] = field(default_factory=dict, repr=False)
+    _number: int = 0
+
+    async def send(self, content: Request | Notice) -> None:
+        """Send one frame; a `TransportError` says that the stream has ended."""
+        try:
+            async with self._writing:
+                await self.context.write(encode(ToRelay(content=content)))
+        except (grpc.RpcError, grpc.aio.BaseError) as error:
+            raise TransportError("The member's stream has ended.") from error
+
+    async def ask(self, body: bytes) -> bytes | None:
+        """Send one request and wait for its answer; None where the stream ended, or the vault gave none."""
+        self._number += 1
+        number = self._number
+        answer: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+        self._awaited[number] = answer
+        try:
+            await self.send(Request(number=number, body=body))
+            ended = asyncio.ensure_future(self.ended.wait())
+            either: set[asyncio.Future[Any]] = {answer, ended}
+            try:
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                ended.cancel()
+            return answer.result() if answer.done() else None
+        except TransportError:
+            return None
+        finally:
+            del self._awaited[number]
+
+    def answered(self, answer: Answer) -> None:
+        awaited = self._awaited.get(answer.number)
+        # An answer that nobody waits for any more came too late.
+        if awaited is not None and not awaited.done():
+            awaited.set_result(None if answer.body is None else bytes(answer.body))
+
+    async def dismiss(self, why: str, *, for_good: bool = False) -> None:
+        """Tell the member why, and end the stream."""
+        notice = Notice(words=why, then="leave" if for_good else "come again")
+        # Whoever does not read what it is sent is cut off all the same.
+        with suppress(TransportError, asyncio.TimeoutError):
+            await asyncio.wait_for(self.send(notice), _GOODBYE_SECONDS)
+        self.ended.set()
+
+
+class Hub:
+    """The streams of all members, and exchanges over them. Lives in one event loop."""
+
+    def __init__(self, members: Callable[[], Mapping[str, MemberRecord]]) -> None:
+        self._members = members
+        self.streams: dict[str, Stream] = {}
+        self._came = asyncio.Condition()
+
+    # Streams
+
+    async def connect(self, frames: AsyncIterator[bytes], context: Any) -> None:
+        """Serve one member's stream until it ends."""
+        name = await self._admitted(context)
+        try:
+            await self._serve(name, await _arrival(name, frames), frames, context)
+        except TransportError:
+            _log.info("%s left while it was spoken to.", name)
+        except RemoteProtocolError as error:
+            _log.warning("The stream of %s was cut off. %s", name, error)
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "This stream does not follow the protocol.")
+
+    async def _serve(self, name: str, arrival: Arrival, frames: AsyncIterator[bytes], context: Any) -> None:
+        now = time.time()
+        stream = Stream(
+            context=context, since=now, peer=context.peer(), arrival=arrival, clock_difference=arrival.clock - now
+        )
+        older = self.streams.get(name)
+        self.streams[name] = stream
+        _log.info("%s has connected from %s, fheval %s.", name, stream.peer, arrival.fheval)
+        reading = asyncio.ensure_future(_read_answers(name, frames, stream))
+        ended = asyncio.ensure_future(stream.ended.wait())
+        try:
+            async with self._came:
+                self._came.notify_all()
+            await self._welcome(name, stream, older)
+            await asyncio.wait({reading, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                reading.result()
+        finally:
+            reading.cancel()
+            ended.cancel()
+            stream.ended.set()
+            if self.streams.get(name) is stream:
+                del self.streams[name]
+                _log.info("%s has left.", name)
+
+    async def _welcome(self, name: str, stream: Stream, older: Stream | None) -> None:
+        if abs(stream.clock_difference) > MOST_CLOCK_DIFFERENCE:
+            words = f"This clock and the hub's differ by {stream.clock_difference:.0f} s. Set them right."
+            _log.warning("%s: %s", name, words)
+            await stream.send(Notice(words=words))
+        if older is not None:
+            _log.warning("%s has connected a second time; the newer stream takes over.", name)
+            await stream.send(Notice(words="An older connection of this member was replaced by this one."))
+            await older.dismiss("A newer connection of this member takes over.", for_good=True)
+
+    async def _admitted(self, context: Any) -> str:
+        """The member that TLS has shown to be there; whoever is none under the current policy is turned away."""
+        (pem,) = context.auth_context()["x509_pem_cert"]
+        certificate = x509.load_pem_x509_certificate(pem)
+        name = common_name(certificate)
+        record = self._members().get(name)
+        if record is None or not is_for(certificate, record.transport_key()):
+            _log.warning("%s was turned away: the policy does not list it with this key.", name)
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "The current policy has no member with this key.")
+        return name
+
+    async def present(self, names: frozenset[str], patience: float) -> list[str]:
+        """Those of the members that are connected, after waiting so long for all of them."""
+        with suppress(asyncio.TimeoutError):
+            async with self._came:
+                await asyncio.wait_for(self._came.wait_for(lambda: names <= self.streams.keys()), patience)
+        return sorted(names & self.streams.keys())
+
+    async def dismiss_strangers(self) -> None:
+        """After a new policy: end the streams of those who are no members any more."""
+        members = self._members()
+        for name in [name for name in self.streams if name not in members]:
+            await self.streams[name].dismiss("The current policy does not list this member.")
+
+    # Exchanges
+
+    async def exchange(
+        self, asked: Exchange, seconds: float, on_answer: Callable[[int, int], None] | None = None
+    ) -> dict[str, bytes]:
+        """Send one stage to its members and give the answers that came in time."""
+        deadline = asyncio.get_running_loop().time() + seconds
+        replies: dict[str, bytes] = {}
+
+        async def one(name: str, body: bytes) -> None:
+            with suppress(asyncio.TimeoutError):
+                reply = await asyncio.wait_for(
+                    self._answer_of(name, body), deadline - asyncio.get_running_loop().time()
+                )
+                replies[name] = reply
+                if on_answer is not None:
+                    on_answer(len(replies), len(asked.requests))
+
+        await asyncio.gather(*(one(name, body) for name, body in asked.requests.items()))
+        return replies
+
+    async def _answer_of(self, name: str, body: bytes) -> bytes:
+        """Ask until there is an answer: over the stream that is there, or the next one."""
+        while True:
+            stream = self.streams.get(name)
+            if stream is None:
+                async with self._came:
+                    await self._came.wait_for(lambda: name in self.streams)
+                continue
+            reply = await stream.ask(body)
+            if reply is not None:
+                return reply
+            await asyncio.sleep(_ASK_AGAIN)
+
+
+async def _read_answers(name: str, frames: AsyncIterator[bytes], stream: Stream) -> None:
+    async for data in frames:
+        frame = read_frame(data, ToHub, name).content
+        if isinstance(frame, Answer):
+            stream.answered(frame)
+
+
+async def _arrival(name: str, frames: AsyncIterator[bytes]) -> Arrival:
+    """The first frame of a stream; one that does not come at once is not waited for."""
+
+    async def first() -> bytes | None:
+        async for data in frames:
+            return data
+        return None
+
+    try:
+        data = await asyncio.wait_for(first(), _ARRIVAL_SECONDS)
+    except asyncio.TimeoutError:
+        data = None
+    arrival = read_frame(data, ToHub, name).content
+    if not isinstance(arrival, Arrival):
+        raise RemoteProtocolError(f"{name} did not say who it is.", step="arrival", culprit=name)
+    return arrival
+
+
+@asynccontextmanager
+async def listening(hub: Hub, kit: AggregatorKit, authority: Path, host: str, port: int) -> AsyncIterator[int]:
+    """Listen for members while the body of the `async with` runs; gives the port."""
+    server = grpc.aio.server(options=_SERVER_OPTIONS)
+    handler = grpc.stream_stream_rpc_method_handler(hub.connect)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler}),))
+    credentials = grpc.ssl_server_credentials(
+        [(kit.key.read_bytes(), kit.certificate.read_bytes())], authority.read_bytes(), require_client_auth=True
+    )
+    try:
+        bound = server.add_secure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", credentials)
+    except RuntimeError:  # gRPC's own, without a reason
+        bound = 0
+    if not bound:
+        raise ConfigError(f"{host}:{port} cannot be listened on. Is the port taken? Choose another --host or --port.")
+    await server.start()
+    try:
+        yield bound
+    finally:
+        await asyncio.gather(*(stream.dismiss("The hub stops.") for stream in hub.streams.values()))
+        await server.stop(grace=1.0)

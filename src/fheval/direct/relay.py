@@ -1,0 +1,186 @@
+"""A member's end: dials out to the hub, and hands bytes to the vault's socket and its answers back.
+
+It holds the key of its connection and nothing else, and reads nothing of what it carries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from fheval.consortium import TransportFiles
+from fheval.consortium.files import read_public
+from fheval.consortium.member_keys import read_transport_key_pem
+from fheval.direct.frames import (
+    CHANNEL_OPTIONS,
+    METHOD,
+    SERVICE,
+    Answer,
+    Arrival,
+    Notice,
+    Request,
+    ToHub,
+    ToRelay,
+    read_frame,
+)
+from fheval.errors import ConfigError, RemoteProtocolError, TransportError
+from fheval.party.client import ask
+from fheval.secrets import Randomness, SystemRandomness, integer_below
+from fheval.version import __version__
+from fheval.wire import encode
+
+_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
+
+_FIRST_PAUSE = 0.5
+_LONGEST_PAUSE = 30.0
+_CONNECT_SECONDS = 15.0
+# A connection that lasted so long was a good one, and the next pause is short again.
+_STEADY = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relay:
+    """Which hub, with which key, for which vault; `say` tells the operator how it goes."""
+
+    hub: str
+    files: TransportFiles
+    vault: Path
+    say: Callable[[str], None] = field(repr=False)
+    rng: Randomness = field(default_factory=SystemRandomness, repr=False)
+
+    def __post_init__(self) -> None:
+        if _ADDRESS.fullmatch(self.hub) is None:
+            raise ConfigError(f"--hub {self.hub} is no address. Give host and port, such as hub.example.org:9092.")
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """What TLS needs of this member: its key and certificate, and whom it trusts."""
+        if not self.files.certificate.exists():
+            raise ConfigError(
+                f"{self.files.certificate} is missing: this kit has no certificate for connections. "
+                "Ask the authority for one, or use --transport flower."
+            )
+        key, certificate = read_transport_key_pem(self.files.key), read_public(self.files.certificate)
+        return grpc.ssl_channel_credentials(read_public(self.files.authority), key.reveal(), certificate)
+
+    async def run(self) -> None:
+        """Stay connected until cancelled; a pause that grows, and differs from member to member, before each try.
+
+        A `TransportError` says that another relay of the same member has taken over.
+        """
+        pause = _FIRST_PAUSE
+        while True:
+            began = time.monotonic()
+            why = await self._connection()
+            if time.monotonic() - began > _STEADY:
+                pause = _FIRST_PAUSE
+            wait = pause * (0.5 + integer_below(self.rng, 1024) / 1024)
+            self.say(f"{why} The next try is in {wait:.0f} s.")
+            await asyncio.sleep(wait)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _connection(self) -> str:
+        """One connection, from its beginning to its end; says why it ended."""
+        async with grpc.aio.secure_channel(self.hub, self.credentials(), options=CHANNEL_OPTIONS) as channel:
+            if not await _is_ready(channel):
+                return await asyncio.to_thread(self._why_not)
+            stream = channel.stream_stream(f"/{SERVICE}/{METHOD}")()
+            try:
+                with ThreadPoolExecutor(1, thread_name_prefix="vault") as vault:
+                    return await self._carry(stream, vault)
+            except grpc.aio.AioRpcError as error:
+                return f"The connection to {self.hub} ended ({error.code().name.lower()}: {error.details()})."
+            except RemoteProtocolError as error:
+                return str(error)
+            finally:
+                stream.cancel()
+
+    async def _carry(self, stream: grpc.aio.StreamStreamCall[bytes, bytes], vault: ThreadPoolExecutor) -> str:
+        await stream.write(encode(ToHub(content=Arrival(fheval=__version__, clock=time.time()))))
+        self.say(f"Connected to {self.hub}.")
+        answering: set[asyncio.Task[None]] = set()
+        try:
+            async for data in stream:
+                content = read_frame(data, ToRelay, "the hub").content
+                if isinstance(content, Notice):
+                    self.say(f"The hub says: {content.words}")
+                    if content.then == "leave":
+                        raise TransportError(f"This relay stops. {content.words}")
+                    if content.then == "come again":
+                        return f"{self.hub} ended the connection."
+                else:
+                    task = asyncio.create_task(self._answer(stream, vault, content))
+                    answering.add(task)
+                    task.add_done_callback(answering.discard)
+        finally:
+            for task in tuple(answering):
+                task.cancel()
+        return f"The connection to {self.hub} ended."
+
+    async def _answer(
+        self, stream: grpc.aio.StreamStreamCall[bytes, bytes], vault: ThreadPoolExecutor, request: Request
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            body = await loop.run_in_executor(vault, ask, self.vault, bytes(request.body))
+        except TransportError as error:
+            self.say(str(error))
+            body = None
+        with suppress(grpc.RpcError, asyncio.InvalidStateError):
+            await stream.write(encode(ToHub(content=Answer(number=request.number, body=body))))
+
+    def _why_not(self) -> str:
+        """Why no connection came about, in words: gRPC itself says little."""
+        found = _ADDRESS.fullmatch(self.hub)
+        if found is None or any(os.environ.get(name) for name in ("https_proxy", "HTTPS_PROXY", "grpc_proxy")):
+            return f"No connection to {self.hub} came about; a proxy is in between."
+        host, port = found["host"].strip("[]"), int(found["port"])
+        try:
+            with socket.create_connection((host, port), timeout=_CONNECT_SECONDS) as plain:
+                names = _names_shown(plain, self.files.authority)
+        except ssl.SSLError as error:
+            return f"{self.hub} showed a certificate that this consortium's authority did not issue ({error.reason})."
+        except OSError as error:
+            return f"{self.hub} cannot be reached ({error.strerror or error})."
+        if host.lower() not in names:
+            return (
+                f"{self.hub} showed a certificate for {', '.join(names)}, and not for {host}. Use a name that it has."
+            )
+        return f"{self.hub} did not take the connection. Ask its operator whether the policy lists this member."
+
+
+async def _is_ready(channel: grpc.aio.Channel) -> bool:
+    """Wait until a connection stands; gRPC itself would go on trying without a word."""
+    deadline = time.monotonic() + _CONNECT_SECONDS
+    state = channel.get_state(try_to_connect=True)
+    while state is not grpc.ChannelConnectivity.READY:
+        if state in (grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN):
+            return False
+        try:
+            await asyncio.wait_for(channel.wait_for_state_change(state), deadline - time.monotonic())
+        except asyncio.TimeoutError:
+            return False
+        state = channel.get_state()
+    return True
+
+
+def _names_shown(plain: socket.socket, authority: Path) -> list[str]:
+    """The host names and addresses in the certificate that the hub shows."""
+    trusting = ssl.create_default_context(cafile=authority)
+    trusting.check_hostname = False
+    with trusting.wrap_socket(plain) as shown:
+        certificate = shown.getpeercert() or {}
+    shown_names: Any = certificate.get("subjectAltName", ())
+    return [name.lower() for _kind, name in shown_names]

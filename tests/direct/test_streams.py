@@ -1,0 +1,349 @@
+"""Who gets in, who is cut off, and what an exchange does when streams break."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from cryptography.hazmat.primitives import serialization
+
+from direct.streams import NAMES, Consortium, make_consortium, now
+from fheval.consortium.member_keys import MemberKeys
+from fheval.direct.frames import FRAME_LIMIT, METHOD, SERVICE, Answer, Arrival, ToHub
+from fheval.errors import ConfigError, TransportError
+from fheval.wire import encode
+
+PATH = f"/{SERVICE}/{METHOD}"
+ARRIVAL = encode(ToHub(content=Arrival(fheval="test", clock=0.0)))
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Consortium]:
+    tmp_path.chmod(0o700)
+    consortium = make_consortium(tmp_path)
+    with ExitStack() as stack:
+        for name in NAMES:
+            stack.enter_context(consortium.vault(name))
+        yield consortium
+
+
+def asked(answers: dict[str, bytes]) -> list[str]:
+    return sorted(answers)
+
+
+def test_an_exchange_reaches_every_vault(made: Consortium) -> None:
+    async def play() -> dict[str, bytes]:
+        async with made.hub() as (hub, port), made.relays(port):
+            assert await hub.present(frozenset(NAMES), 10) == sorted(NAMES)
+            return await hub.exchange(made.exchange(), 10)
+
+    assert asyncio.run(play()) == {name: f"{name}:hello".encode() for name in NAMES}
+    assert any("Connected" in line for line in made.said["alder"])
+
+
+def test_a_member_that_comes_back_is_asked_again(made: Consortium) -> None:
+    """The reply is lost with the stream; the same bytes go out again when the member is back."""
+
+    async def play() -> dict[str, bytes]:
+        async with made.hub() as (hub, port), made.relays(port, NAMES[:2]):
+            late = asyncio.create_task(hub.exchange(made.exchange(), 20))
+            await asyncio.sleep(0.3)
+            assert not late.done()
+            async with made.relays(port, NAMES[2:]):
+                return await late
+
+    assert asked(asyncio.run(play())) == sorted(NAMES)
+
+
+def test_a_vault_that_comes_late_is_asked_again(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    made = make_consortium(tmp_path)
+
+    async def play() -> dict[str, bytes]:
+        async with made.hub() as (hub, port), made.relays(port, NAMES[:1]):
+            late = asyncio.create_task(hub.exchange(made.exchange(names=NAMES[:1]), 20))
+            await asyncio.sleep(0.7)
+            with made.vault("alder"):
+                return await late
+
+    assert asked(asyncio.run(play())) == ["alder"]
+    assert any("No vault answers" in line for line in made.said["alder"])
+
+
+def test_who_does_not_answer_in_time_is_missing(made: Consortium) -> None:
+    async def play() -> tuple[dict[str, bytes], float]:
+        async with made.hub() as (hub, port), made.relays(port, NAMES[:2]):
+            await hub.present(frozenset(NAMES[:2]), 10)
+            began = time.monotonic()
+            return await hub.exchange(made.exchange(), 1.0), time.monotonic() - began
+
+    replies, took = asyncio.run(play())
+    assert asked(replies) == sorted(NAMES[:2])
+    assert took < 5
+
+
+def test_a_newer_stream_replaces_the_older_and_both_are_told(made: Consortium) -> None:
+    async def play() -> dict[str, bytes]:
+        async with made.hub() as (hub, port), made.relays(port):
+            await hub.present(frozenset(NAMES), 10)
+            second = asyncio.create_task(made.relay("alder", port).run())
+            while not any("replaced" in line for line in made.said["alder"]):
+                await asyncio.sleep(0.05)
+            replies = await hub.exchange(made.exchange(), 10)
+            second.cancel()
+            return replies
+
+    assert asked(asyncio.run(play())) == sorted(NAMES)
+    assert any("takes over" in line for line in made.said["alder"])
+
+
+def test_the_older_relay_stops_instead_of_fighting(made: Consortium) -> None:
+    async def play() -> None:
+        async with made.hub() as (hub, port):
+            first = asyncio.create_task(made.relay("alder", port).run())
+            await hub.present(frozenset({"alder"}), 10)
+            second = asyncio.create_task(made.relay("alder", port).run())
+            with pytest.raises(TransportError, match="takes over"):
+                await asyncio.wait_for(first, 10)
+            second.cancel()
+
+    asyncio.run(play())
+
+
+# Who does not get in
+
+
+def credentials(files: Any, key: bytes | None = None) -> grpc.ChannelCredentials:
+    from fheval.consortium.member_keys import read_transport_key_pem
+
+    pem = key or read_transport_key_pem(files.key).reveal()
+    return grpc.ssl_channel_credentials(files.authority.read_bytes(), pem, files.certificate.read_bytes())
+
+
+async def attempt(port: int, chosen: grpc.ChannelCredentials | None) -> grpc.StatusCode | None:
+    """Connect and say who we are; how it was turned down, or None where the stream stands."""
+    address = f"127.0.0.1:{port}"
+    channel = grpc.aio.insecure_channel(address) if chosen is None else grpc.aio.secure_channel(address, chosen)
+    async with channel:
+        stream = channel.stream_stream(PATH)()
+        try:
+            await asyncio.wait_for(stream.write(ARRIVAL), 5)
+            await asyncio.wait_for(stream.read(), 1.5)
+        except grpc.aio.AioRpcError as error:
+            return error.code()
+        except (asyncio.TimeoutError, asyncio.InvalidStateError):
+            return None if not stream.done() else await stream.code()
+        return await stream.code() if stream.done() else None
+
+
+def turned_down(made: Consortium, chosen: grpc.ChannelCredentials | None) -> grpc.StatusCode | None:
+    async def play() -> grpc.StatusCode | None:
+        async with made.hub() as (hub, port), made.relays(port, NAMES[1:]):
+            await hub.present(frozenset(NAMES[1:]), 10)
+            code = await attempt(port, chosen)
+            # The others go on.
+            assert asked(await hub.exchange(made.exchange(names=NAMES[1:]), 10)) == sorted(NAMES[1:])
+            return code
+
+    return asyncio.run(play())
+
+
+def test_a_member_gets_in(made: Consortium) -> None:
+    assert turned_down(made, credentials(made.files("alder"))) is None
+
+
+def test_a_stranger_is_turned_down_by_tls(made: Consortium, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir(mode=0o700)
+    stranger = make_consortium(other)
+    files = replace(stranger.files("alder"), authority=made.files("alder").authority)
+    assert turned_down(made, credentials(files)) is grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_client_without_a_certificate_or_tls_is_turned_down(made: Consortium) -> None:
+    bare = grpc.ssl_channel_credentials(made.files("alder").authority.read_bytes())
+    assert turned_down(made, bare) is grpc.StatusCode.UNAVAILABLE
+    assert turned_down(made, None) is grpc.StatusCode.UNAVAILABLE
+
+
+def test_an_expired_certificate_is_turned_down(made: Consortium) -> None:
+    keys = MemberKeys.generate()
+    past = now() - timedelta(days=3)
+    expired = made.authority.issuer(now=now()).transport(
+        "alder", keys.supernode.reveal().public_key(), now=past, days=1
+    )
+    files = made.files("alder")
+    files.certificate.write_bytes(expired.public_bytes(serialization.Encoding.PEM))
+    key = keys.supernode.reveal().private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    assert turned_down(made, credentials(files, key)) is grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_removed_member_is_turned_down(made: Consortium, tmp_path: Path) -> None:
+    make_fourth(made)
+    made.authority.sign_next_policy(_rules(made), now=now(), days=2, remove=["alder"])
+    assert turned_down(made, credentials(made.files("alder"))) is grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_a_certified_key_that_the_policy_does_not_list_is_turned_down(made: Consortium) -> None:
+    """A member with another's name: the authority's own issuer gave it out, and still the policy decides."""
+    keys = MemberKeys.generate()
+    certificate = made.authority.issuer(now=now()).transport(
+        "alder", keys.supernode.reveal().public_key(), now=now(), days=1
+    )
+    files = made.files("alder")
+    files.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    key = keys.supernode.reveal().private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    assert turned_down(made, credentials(files, key)) is grpc.StatusCode.PERMISSION_DENIED
+
+
+def make_fourth(made: Consortium) -> None:
+    from fheval.consortium.enrolment import enrol_with_new_keys
+
+    enrol_with_new_keys(made.authority, "hazel", made.root / "hazel", renew=False, now=now(), days=2)
+
+
+def _rules(made: Consortium) -> Any:
+    policy = made.authority.policy()
+    assert policy is not None
+    return policy.rules
+
+
+def test_a_member_that_was_removed_meanwhile_is_dismissed(made: Consortium) -> None:
+    make_fourth(made)
+
+    async def play() -> list[str]:
+        async with made.hub() as (hub, port), made.relays(port):
+            await hub.present(frozenset(NAMES), 10)
+            made.authority.sign_next_policy(_rules(made), now=now(), days=2, remove=["alder"])
+            await hub.dismiss_strangers()
+            await asyncio.sleep(0.3)
+            return sorted(hub.streams)
+
+    assert asyncio.run(play()) == sorted(NAMES[1:])
+
+
+# Who is cut off
+
+
+def cut_off(made: Consortium, misbehave: Any) -> dict[str, bytes]:
+    async def play() -> dict[str, bytes]:
+        async with made.hub() as (hub, port), made.relays(port, NAMES[1:]):
+            await hub.present(frozenset(NAMES[1:]), 10)
+            async with grpc.aio.secure_channel(
+                f"127.0.0.1:{port}",
+                credentials(made.files("alder")),
+                options=[("grpc.max_send_message_length", -1)],
+            ) as channel:
+                stream = channel.stream_stream(PATH)()
+                await misbehave(stream)
+                return await hub.exchange(made.exchange(), 2.0)
+
+    return asyncio.run(play())
+
+
+def test_a_half_open_stream_holds_nobody_up(made: Consortium) -> None:
+    async def say_nothing(stream: Any) -> None:
+        await asyncio.sleep(0.1)
+
+    assert asked(cut_off(made, say_nothing)) == sorted(NAMES[1:])
+
+
+def test_a_message_beyond_the_limit_cuts_its_sender_off(made: Consortium) -> None:
+    async def too_large(stream: Any) -> None:
+        await stream.write(ARRIVAL)
+        await stream.write(bytes(FRAME_LIMIT + 1))
+        assert await stream.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+    assert asked(cut_off(made, too_large)) == sorted(NAMES[1:])
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00", ARRIVAL + b"\x00", encode(ToHub(content=Answer(number=7, body=b"x")))])
+def test_nonsense_cuts_its_sender_off(made: Consortium, data: bytes) -> None:
+    async def nonsense(stream: Any) -> None:
+        await stream.write(data)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stream.read()
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+    assert asked(cut_off(made, nonsense)) == sorted(NAMES[1:])
+
+
+def test_a_slow_reader_is_missing_and_no_more(made: Consortium) -> None:
+    """It arrives and then reads nothing: a request of 30 MB waits in vain."""
+
+    async def play() -> dict[str, bytes]:
+        async with made.hub() as (hub, port), made.relays(port, NAMES[1:]):
+            await hub.present(frozenset(NAMES[1:]), 10)
+            async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials(made.files("alder"))) as channel:
+                stream = channel.stream_stream(PATH)()
+                await stream.write(ARRIVAL)
+                await hub.present(frozenset(NAMES), 10)
+                return await hub.exchange(made.exchange(bytes(4 << 20)), 5.0)
+
+    assert asked(asyncio.run(play())) == sorted(NAMES[1:])
+
+
+def test_who_comes_and_vanishes_leaves_nothing_behind(made: Consortium) -> None:
+    async def play() -> int:
+        async with made.hub() as (hub, port):
+            for _ in range(30):
+                async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials(made.files("alder"))) as channel:
+                    await channel.stream_stream(PATH)().write(ARRIVAL)
+            await asyncio.sleep(0.5)
+            assert not hub.streams
+            return len(asyncio.all_tasks())
+
+    assert asyncio.run(play()) < 15
+
+
+# What a member is told
+
+
+def why_not(made: Consortium, host: str, port: int) -> str:
+    return made.relay("alder", port, host=host)._why_not()
+
+
+def test_the_words_name_what_is_wrong(made: Consortium, tmp_path: Path) -> None:
+    async def play() -> tuple[str, str]:
+        async with made.hub() as (_, port):
+            wrong_name = await asyncio.to_thread(why_not, made, "localhost", port)
+            other = tmp_path / "other"
+            other.mkdir(mode=0o700)
+            foreign = replace(made.files("alder"), authority=make_consortium(other).files("alder").authority)
+            stranger = made.relay("alder", port, files=foreign)
+            return wrong_name, await asyncio.to_thread(stranger._why_not)
+
+    wrong_name, foreign = asyncio.run(play())
+    assert "certificate for 127.0.0.1, and not for localhost" in wrong_name
+    assert "did not issue" in foreign
+    assert "cannot be reached" in why_not(made, "127.0.0.1", 1)
+    with pytest.raises(ConfigError, match="no address"):
+        made.relay("alder", 0, host="not an address")
+
+
+def test_a_kit_without_a_certificate_for_connections_says_so(made: Consortium) -> None:
+    made.files("alder").certificate.unlink()
+    with pytest.raises(ConfigError, match="no certificate for connections"):
+        made.relay("alder", 9092).credentials()
+
+
+def test_a_taken_port_is_said(made: Consortium) -> None:
+    async def play() -> None:
+        async with made.hub() as (_, port), made.hub(port):
+            pass
+
+    with pytest.raises(ConfigError, match="cannot be listened on"):
+        asyncio.run(play())
