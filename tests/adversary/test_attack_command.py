@@ -56,6 +56,7 @@ def test_without_a_choice_privacy_is_attacked_as_well(capsys: pytest.CaptureFixt
     assert status == 0
     names = {line["name"] for line in content["privacy"]}
     assert {"by-divisibility", "by-continued-fraction", "compare-uploads", "compare-used-slots"} <= names
+    assert {"collude-recognise-data", "collude-open-pads", "collude-mod-101-1"} <= names
     assert all(line["holds"] for line in content["privacy"])
     worst = {entry["name"]: entry["worst_shift"] for entry in content["attacks"]}
     assert worst["scale-all"] > 0.01

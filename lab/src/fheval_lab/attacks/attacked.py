@@ -35,10 +35,14 @@ class AttackedRound(Members):
         sent = ((party, self.answer(party, Stage.SUBMIT, b"")) for party in self.round.parties)
         return [wire.decode(data, kind, sender=party) for party, data in sent]
 
+    @property
+    def public(self) -> PublicSetup:
+        """The set-up as the aggregator reads it."""
+        return wire.decode(self.setup, PublicSetup, sender=self.round.leader)
+
     def answer_of(self, kind: type[Aggregator]) -> bytes:
         """Let an aggregator of this type play until it has an answer."""
-        setup = wire.decode(self.setup, PublicSetup, sender=self.round.leader)
-        playing = kind(self.engine, self.round, setup, self.rng).play()
+        playing = kind(self.engine, self.round, self.public, self.rng).play()
         ask = next(playing)
         while ask.stage is not Stage.RESULT:
             ask = playing.send(self.replies(ask))

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from fheval.engines import Engine
 from fheval.protocols import PROTOCOLS
 from fheval.version import __version__
-from fheval_lab.attacks import guessing, nudging, released_pair, several_fields, small_field, views
+from fheval_lab.attacks import collusion, guessing, nudging, released_pair, several_fields, small_field, views
 from fheval_lab.attacks.consortium import Consortium
 from fheval_lab.attacks.padded_adversaries import PaddedAdversary, VerifiedAdversary
 from fheval_lab.attacks.paper_adversaries import MaliciousAdversary
@@ -87,6 +87,11 @@ def experiments(consortium: Consortium, engine: Engine) -> list[Experiment]:
     family = adversary_of(PROTOCOLS[consortium.protocol])
     if family in (PaddedAdversary, VerifiedAdversary):
         chosen.append(Experiment("privacy", lambda: [views.compare_uploads(consortium, engine)]))
+        chosen.append(Experiment("privacy", lambda: collusion.collude(consortium, engine)))
+        chosen += [
+            Experiment("privacy", partial(collusion.compare_joint_views, consortium.protocol, engine, prime))
+            for prime in collusion.PRIMES
+        ]
     if family is PaddedAdversary:
         chosen.append(Experiment("privacy", lambda: [views.subtract_uploads(consortium, engine)]))
         chosen.append(Experiment("privacy", lambda: [views.divide_slots(consortium, engine)]))
