@@ -389,11 +389,19 @@ def _chosen_grid(
     return PLACED[grid](_plain(points), scores=_converted("scores", scores, Literal["probability", "logit"]))
 
 
+def fewest_replicates(level: float) -> int:
+    """How many resamples an interval takes, so that its ends do not lie beyond the outermost.
+
+    >>> fewest_replicates(0.95)
+    40
+    """
+    return ceil(round(2 / (1 - level), 9))
+
+
 def _require_enough(level: float, replicates: int) -> None:
-    """Refuse an interval whose ends would lie beyond the outermost resamples."""
     if not 0 < level < 1:
         raise StudyError(f"A confidence level of {level} makes no sense. Use a number such as 0.95.")
-    fewest = ceil(round(2 / (1 - level), 9))
+    fewest = fewest_replicates(level)
     if replicates < fewest:
         raise StudyError(
             f"{replicates} resamples do not carry an interval of {level:g}. Use {max(fewest, DEFAULT_REPLICATES)}."

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
-from math import ceil, gcd, log2, prod
+from math import cos, gcd, log2, pi, prod, sin, sqrt
 
 import pytest
 from hypothesis import given, settings
@@ -12,9 +13,9 @@ from hypothesis import strategies as st
 from fheval.engines.parameters import plain_moduli
 from fheval.errors import CapacityError, VerificationFailed
 from fheval.protocols import padded_verified, padding, paper_malicious
-from fheval.protocols.release import Blinding, RoundedRelease, exact_primes, exact_ratio
-from fheval.protocols.round import Form
-from fheval.secrets import Randomness, SystemRandomness, integer_between
+from fheval.protocols.release import LINE_BITS, Blinding, RoundedRelease, exact_primes, exact_ratio
+from fheval.protocols.round import Denominator, Form, in_decimals
+from fheval.secrets import Randomness, SystemRandomness, integer_between, log_uniform_integer
 from protocols.rounds import Cast, a_round, auc_form, curve, layout_of, plain, pooled, sides_of
 from protocols.statistics import looks_uniform
 
@@ -31,19 +32,24 @@ CASES = [
 
 
 def test_the_defaults_are_those_of_the_design() -> None:
-    assert (len(DEFAULT.primes), DEFAULT.spare_bits) == (4, 49)
+    assert (len(DEFAULT.primes), DEFAULT.spare_bits, DEFAULT.hiding_bits) == (4, 49, 15)
     assert DEFAULT.noise == 2**20 * 2**47
-    assert DEFAULT.smallest == ceil(2**7 * DEFAULT.noise / Fraction(1e-4))
+    assert DEFAULT.smallest == 2**7 * DEFAULT.noise * 10**4
     assert layout_of(a_round("padded", 3)).rounded == DEFAULT  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("magnitude", "precision"), CASES)
-def test_the_plan_takes_the_fewest_primes_that_leave_32_spare_bits(magnitude: int, precision: float) -> None:
-    release = RoundedRelease.plan(magnitude, precision)
+@pytest.mark.parametrize(("kinds", "lines"), [(1, 1), (1, 200), (7, 1), (20, 200)])
+def test_the_plan_takes_the_fewest_primes_that_hide_enough(
+    magnitude: int, precision: float, kinds: int, lines: int
+) -> None:
+    denominators = [Denominator(kind, line) for kind in range(kinds) for line in range(lines)]
+    release = RoundedRelease.plan(magnitude, precision, denominators)
     assert release.primes == plain_moduli(len(release.primes))
-    assert release.spare_bits >= 32
+    needed = 6 * pi * sqrt(kinds) + (16 if lines > 1 else 0)
     # One prime fewer has 46 bits less to spare.
-    assert release.spare_bits < 32 + 46
+    assert needed <= release.spare_bits < needed + 46
+    assert release.hiding_bits >= 6
 
 
 def test_a_precision_that_sixteen_primes_do_not_carry_is_refused() -> None:
@@ -54,11 +60,16 @@ def test_a_precision_that_sixteen_primes_do_not_carry_is_refused() -> None:
 # X and Z
 
 
+def draw_one(release: RoundedRelease) -> Blinding:
+    (drawn,) = release.draw([Denominator(0)], RNG)
+    return drawn
+
+
 def released(release: RoundedRelease, blinding: Blinding, num: int, den: int) -> Fraction | None:
     """What the leader makes of X = K·num + b·den + e_1 and Z = K·den + e_2, modulo the primes."""
     x = blinding.scale * num + blinding.tilt * den + blinding.noise_x
     z = blinding.scale * den + blinding.noise_z
-    return release.ratio([x % prime for prime in release.primes], [z % prime for prime in release.primes])
+    return release.fraction([x % prime for prime in release.primes], [z % prime for prime in release.primes])
 
 
 @pytest.mark.parametrize(("magnitude", "precision"), CASES)
@@ -100,20 +111,24 @@ def ratios(draw: st.DrawFn) -> tuple[int, float, int, int]:
 def test_the_ratio_is_within_half_the_precision_and_its_noise(case: tuple[int, float, int, int]) -> None:
     magnitude, precision, num, den = case
     release = RoundedRelease.plan(magnitude, precision)
-    found = released(release, release.draw(RNG), num, den)
+    found = released(release, draw_one(release), num, den)
     assert found is not None
-    assert abs(found - Fraction(num, den)) <= Fraction(precision) / 2 * (1 + Fraction(1, 2**7))
+    width = Fraction(str(precision))
+    told = in_decimals(found, release.digits)
+    assert abs(told - Fraction(num, den)) <= width / 2 * (1 + Fraction(1, 2**7))
+    assert (told * 10**release.digits).denominator == 1
+    assert Fraction(1, 10**release.digits) <= width / 10
 
 
 def test_the_rounding_is_really_there() -> None:
-    errors = [float(released(DEFAULT, DEFAULT.draw(RNG), 300, 400) - Fraction(3, 4)) for _ in range(400)]  # type: ignore[operator]
-    assert looks_uniform(errors, -0.5e-4, 0.5e-4)
+    errors = [float(released(DEFAULT, draw_one(DEFAULT), 300, 400) - Fraction(3, 4)) for _ in range(400)]  # type: ignore[operator]
+    assert looks_uniform(errors, -0.45e-4, 0.45e-4)
     assert len(set(errors)) == 400
 
 
 def test_a_denominator_of_zero_gives_no_ratio() -> None:
     for _ in range(50):
-        assert released(DEFAULT, DEFAULT.draw(RNG), 0, 0) is None
+        assert released(DEFAULT, draw_one(DEFAULT), 0, 0) is None
     largest = Blinding(scale=DEFAULT.smallest, tilt=0, noise_x=0, noise_z=DEFAULT.noise - 1)
     assert released(DEFAULT, largest, 0, 0) is None
     assert released(DEFAULT, largest, 1, 2) is not None
@@ -122,35 +137,116 @@ def test_a_denominator_of_zero_gives_no_ratio() -> None:
 # What is drawn
 
 
-def test_k_is_log_uniform_and_the_rest_uniform() -> None:
-    drawn = [DEFAULT.draw(RNG) for _ in range(3000)]
+def hann(position: float) -> float:
+    """How much of the density 2·sin²(π·u) lies below: what a draw looks uniform by."""
+    return position - sin(2 * pi * position) / (2 * pi)
+
+
+def test_k_has_smooth_ends_and_the_rest_is_uniform() -> None:
+    drawn = [draw_one(DEFAULT) for _ in range(3000)]
     octaves = [log2(Fraction(each.scale, DEFAULT.smallest)) for each in drawn]
-    assert looks_uniform(octaves, 0, DEFAULT.spare_bits)
+    assert looks_uniform([hann(octave / DEFAULT.spare_bits) for octave in octaves], 0, 1)
     assert looks_uniform([octave % 1 for octave in octaves], 0, 1)
-    assert looks_uniform([float(Fraction(each.tilt, each.scale)) for each in drawn], -0.5e-4, 0.5e-4)
+    assert looks_uniform([float(Fraction(each.tilt, each.scale)) for each in drawn], -0.45e-4, 0.45e-4)
     assert looks_uniform([each.noise_x / DEFAULT.noise for each in drawn], 0, 1)
     assert looks_uniform([each.noise_z / DEFAULT.noise for each in drawn], 0, 1)
     for values in zip(*((e.scale, e.tilt, e.noise_x, e.noise_z) for e in drawn), strict=True):
         assert len(set(values)) == 3000
 
 
-def test_the_test_of_k_notices_mantissas_that_are_uniform_instead() -> None:
-    octaves = [log2(integer_between(RNG, 2**64, 2**65 - 1)) - 64 for _ in range(3000)]
-    assert not looks_uniform(octaves, 0, 1)
+def test_the_tests_of_k_notice_other_densities() -> None:
+    mantissas = [log2(integer_between(RNG, 2**64, 2**65 - 1)) - 64 for _ in range(3000)]
+    assert not looks_uniform(mantissas, 0, 1)
+    sharp = [log2(log_uniform_integer(RNG, 1 << 64, 49)) - 64 for _ in range(3000)]
+    assert not looks_uniform([hann(octave / 49) for octave in sharp], 0, 1)
 
 
 def test_k_ends_where_the_plan_says() -> None:
-    for _ in range(2000):
-        assert DEFAULT.smallest <= DEFAULT.draw(RNG).scale < DEFAULT.smallest << DEFAULT.spare_bits
+    lined = [Denominator(0, line) for line in range(2000)]
+    for release, denominators in ((DEFAULT, [Denominator(kind) for kind in range(2000)]), (LINED, lined)):
+        for each in release.draw(denominators, RNG):
+            assert release.smallest <= each.scale < release.smallest << release.spare_bits
+
+
+LINED = RoundedRelease.plan(2**47, 1e-4, [Denominator(kind, line) for kind in range(2) for line in range(3)])
+
+
+def test_numbers_with_one_denominator_share_its_scale_and_their_z() -> None:
+    denominators = [Denominator(0), Denominator(1), Denominator(0), Denominator(0, 1), Denominator(1, 1)]
+    first, second, third, fourth, fifth = LINED.draw(denominators, RNG)
+    assert (first.scale, first.noise_z) == (third.scale, third.noise_z)
+    assert (first.tilt, first.noise_x) != (third.tilt, third.noise_x)
+    assert len({first.scale, second.scale, fourth.scale, fifth.scale}) == 4
+
+
+def test_the_lines_of_a_kind_lie_near_each_other_and_kinds_do_not() -> None:
+    denominators = [Denominator(kind, line) for kind in range(2) for line in range(200)]
+    between = []
+    for _ in range(60):
+        drawn = [log2(each.scale) for each in LINED.draw(denominators, RNG)]
+        for kind in (drawn[:200], drawn[200:]):
+            assert max(kind) - min(kind) < LINE_BITS
+        within = [hann((octave - min(drawn[:200])) / LINE_BITS) for octave in drawn[:200]]
+        assert max(within) < 1
+        between.append((sum(drawn[:200]) - sum(drawn[200:])) / 200)
+    assert max(abs(each) for each in between) > LINE_BITS
+
+
+def test_the_affinity_of_a_shifted_scale() -> None:
+    """The lemma behind `hiding_bits`, against a sum: ∫√(f·f') = (1 − v)·cos(πv) + sin(πv)/π ≥ 1 − π²v²/2."""
+    steps = 20_000
+    for shift in (0.01, 0.1, 0.3, 0.7):
+        places = [(each + 0.5) / steps * (1 - shift) for each in range(steps)]
+        summed = sum(2 * sin(pi * (u + shift)) * sin(pi * u) for u in places) / steps * (1 - shift)
+        assert summed == pytest.approx((1 - shift) * cos(pi * shift) + sin(pi * shift) / pi, abs=1e-6)
+        assert summed >= 1 - (pi * shift) ** 2 / 2
+
+
+# What cannot be
+
+
+PROPER = Form.bounded(numerator=1, denominator=1, bound=2**47)
+UP_TO_TWO = Form.bounded(numerator=1, denominator=1, bound=2**47, proper=False, most=2)
+ANY = Form.bounded(numerator=1, denominator=1, bound=2**47, proper=False)
+
+
+def pair(num: int, den: int) -> tuple[list[int], list[int]]:
+    one = draw_one(DEFAULT)
+    x, z = one.scale * num + one.tilt * den + one.noise_x, one.scale * den + one.noise_z
+    return [x % prime for prime in DEFAULT.primes], [z % prime for prime in DEFAULT.primes]
+
+
+@pytest.mark.parametrize(
+    ("form", "num", "den", "fine"),
+    [
+        (PROPER, 0, 1000, True),
+        (PROPER, 1000, 1000, True),
+        (PROPER, 1001, 1000, False),
+        (PROPER, -1, 1000, False),
+        (UP_TO_TWO, 2000, 1000, True),
+        (UP_TO_TWO, 2001, 1000, False),
+        (ANY, 10**6, 1000, True),
+        (ANY, -1, 1000, False),
+    ],
+)
+def test_a_ratio_that_the_form_cannot_have_is_refused(form: Form, num: int, den: int, fine: bool) -> None:
+    for _ in range(20):
+        if fine:
+            found = DEFAULT.ratio(form, *pair(num, den))
+            assert found is not None
+            assert abs(found - Fraction(num, den)) < Fraction(1, 10**4)
+        else:
+            with pytest.raises(VerificationFailed):
+                DEFAULT.ratio(form, *pair(num, den))
 
 
 def test_the_aggregator_releases_these_two_numbers_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """X = K·num + b·den + e_1 and Z = K·den + e_2 with what was drawn, to the last digit, for every form of a batch."""
     drawn: list[Blinding] = []
 
-    def note(release: RoundedRelease, rng: Randomness) -> Blinding:
-        drawn.append(draw(release, rng))
-        return drawn[-1]
+    def note(release: RoundedRelease, denominators: Sequence[Denominator], rng: Randomness) -> list[Blinding]:
+        drawn.extend(draw(release, denominators, rng))
+        return drawn
 
     draw = RoundedRelease.draw
     monkeypatch.setattr(RoundedRelease, "draw", note)

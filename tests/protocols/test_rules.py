@@ -397,7 +397,6 @@ def test_an_upload_with_a_nonce_of_another_length_is_left_out(protocol: str, non
 @pytest.mark.parametrize(
     ("protocol", "options", "message"),
     [
-        ("padded-verified", {"precision": 1e-4}, "releases the exact fraction"),
         ("padded-verified", {"runs": 0}, "runs is 0. Use a number from 1 to 8"),
         ("paper-malicious", {"precision": 1e-4}, "--precision exact"),
         ("paper-malicious", {"splits": 0}, "splits is 0. Use a number from 1 to"),

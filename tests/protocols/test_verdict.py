@@ -14,7 +14,7 @@ from fheval.secrets import Secret, Stream, SystemRandomness, new_seed
 from protocols.rounds import a_round, again, auc_form
 
 RNG = SystemRandomness()
-ROUND = a_round("padded", 4, forms=[auc_form(6, 1 << 24)] * 3)
+ROUND = a_round("padded", 4, forms=[auc_form(6, 1 << 24)] * 3, precision=None)
 SECRETS = PartySecrets(seed=new_seed(RNG), pad_seed=new_seed(RNG))
 VERDICT = Verdict(
     ratios=(Fraction(3, 7), None, 0.1),
@@ -124,6 +124,17 @@ def test_its_length_says_nothing_about_the_value(ratio: Fraction | float | None)
     assert len(wire.encode(sealed(other))) == len(wire.encode(sealed(usual)))
     opened = party_unseal(ROUND, SECRETS, sealed(other)).ratios[0]
     assert opened == (None if ratio is None else Fraction(ratio))
+
+
+@pytest.mark.parametrize("digits", [Fraction(0), Fraction(1), Fraction(-4, 10**5), Fraction(99999, 10**5)], ids=str)
+def test_decimals_take_little_room_and_always_the_same(digits: Fraction) -> None:
+    round_ = again(ROUND, precision=1e-4)
+    boxes = [
+        leader_seal(round_, SECRETS, Verdict(ratios=ratios, roster=round_.parties, answer=bytes(32)), RNG).box
+        for ratios in ((), (digits,) * 3, (None, Fraction(1, 2), digits))
+    ]
+    assert len({len(box) for box in boxes}) == 1
+    assert len(boxes[0]) < len(sealed().box) / 3
 
 
 def test_its_length_does_not_say_whether_there_is_a_result() -> None:

@@ -25,7 +25,7 @@ from fheval.protocols.padded import RosterNotice
 from fheval.protocols.padded_verified import SecretMaps
 from fheval.protocols.paper_malicious import CommonRandomness
 from fheval.protocols.release import RoundedRelease
-from fheval.protocols.round import PartySecrets, Verdict, leader_seal, party_unseal
+from fheval.protocols.round import Denominator, PartySecrets, Verdict, leader_seal, party_unseal
 from fheval.secrets import Secret, Stream, SystemRandomness
 from protocols.rounds import ALL, PADDED, Cast, Wiretap, a_round, contributions_of, curve
 
@@ -96,7 +96,7 @@ def test_secret_maps_print_nothing() -> None:
 
 
 def test_blinding_prints_nothing() -> None:
-    drawn = RoundedRelease.plan(2**47, 1e-4).draw(RNG)
+    (drawn,) = RoundedRelease.plan(2**47, 1e-4).draw([Denominator(0)], RNG)
     assert_silent(all_of(drawn), drawn.scale, drawn.tilt, drawn.noise_x, drawn.noise_z)
 
 

@@ -112,7 +112,9 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     for module in (paper_semi_honest, paper_malicious):
         monkeypatch.setattr(module, "draw_blinding", note(module.draw_blinding))
     monkeypatch.setattr(
-        RoundedRelease, "draw", note(RoundedRelease.draw, lambda b: (b.scale, b.tilt, b.noise_x, b.noise_z))
+        RoundedRelease,
+        "draw",
+        note(RoundedRelease.draw, lambda drawn: tuple((b.scale, b.tilt, b.noise_x, b.noise_z) for b in drawn)),
     )
     monkeypatch.setattr(LinearCircuit, "masks", note(LinearCircuit.masks, lambda mask: mask.tobytes()))
     units = note(padded.Aggregator._exact_blinding, lambda pair: pair[0].tobytes())

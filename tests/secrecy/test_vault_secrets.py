@@ -205,7 +205,7 @@ def a_round(study: Study) -> Round:
 
 STUDY = Study(protocol="padded", precision=1e-4, grid=Grid.even(5), metrics=("auc", "recall@0.1", "recall@0.2"))
 SECRETS = PartySecrets(seed=Secret(bytes(range(32))), pad_seed=Secret(bytes(range(32))))
-ROUND = a_round(STUDY)
+ROUND = a_round(replace(STUDY, precision=None))
 CURVE = a_round(replace(STUDY, metrics=("auc",), release="curve"))
 
 ratios = st.one_of(

@@ -60,21 +60,21 @@ TOTAL = [[1, 2], [3, 0], [1, 0]]
 
 # A round as a list of its fields: id; hash of the study; protocol; engine; parties; leader; groups; batch; sums;
 # precision; minimum cohort; bound on samples; options; who checks. A batch is its columns, slices, lines and readings:
-# form (products above and below, magnitude, proper, scale in bits), left and right map, whether of resamples, too.
+# form (products above and below, magnitude, proper, scale in bits, most), both maps, whether of resamples, too.
 ROUNDS: dict[str, list[Any]] = {
     "an AUC": [
         "00" * 16, "an AUC", "padded", "openfhe", PARTIES, "east", [],
-        [3, 1, 1, [[[1, 1, 1 << 47, True, 0], MAP, TOTAL, True]]], 0, 1e-4, 3, 1 << 24, [], [],
+        [3, 1, 1, [[[1, 1, 1 << 47, True, 0, 0], MAP, TOTAL, True]]], 0, 1e-4, 3, 1 << 24, [], [],
     ],
     "two groups and a long bound": [
         "5f" * 16, "everything", "padded-verified", "seal", PARTIES, "north", ["F", "M"],
-        [3, 18, 501, [[[1, 1, 1 << 61, True, 4], MAP, MAP, True], [[1, 1, 7, False, 0], TOTAL, MAP, False]]],
+        [3, 18, 501, [[[1, 1, 1 << 61, True, 4, 0], MAP, MAP, True], [[1, 1, 7, False, 0, 5], TOTAL, MAP, False]]],
         0, None, 5, 1 << 33, [["runs", 3]], ["north", "west"],
     ],
     "counts": ["0a" * 16, "a curve", "padded", "seal", PARTIES, "west", [], None, 24, 1e-4, 3, 1000, [], []],
     "a choice": [
         "0b" * 16, "an AUC", "paper-semi-honest", "seal", [f"party-{number}" for number in range(20)], "party-7", [],
-        [3, 1, 1, [[[1, 1, 1 << 47, True, 0], TOTAL, TOTAL, True]]], 0, None, 3, 1 << 24,
+        [3, 1, 1, [[[1, 1, 1 << 47, True, 0, 0], TOTAL, TOTAL, True]]], 0, None, 3, 1 << 24,
         [["packing", "compact"]], [],
     ],
 }  # fmt: skip

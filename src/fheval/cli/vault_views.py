@@ -13,7 +13,7 @@ from rich.text import Text
 from fheval.consortium import Kit
 from fheval.evaluation import Row
 from fheval.evaluation.curves import read_curves
-from fheval.evaluation.result import curve_fields, only_auc, result_rows
+from fheval.evaluation.result import all_verified, curve_fields, only_auc, result_rows
 from fheval.party.ledger import History, Ledger
 from fheval.party.process import VaultFiles
 from fheval.protocols.round import Ending
@@ -68,7 +68,7 @@ def _round_json(each: History) -> dict[str, Any]:
         return content
     rows = _rows(each)
     content |= {
-        "verified": verdict.verified,
+        "verified": all_verified(verdict, rows),
         "checked": verdict.checked,
         "soundness_bits": verdict.soundness_bits,
         "hiding_bits": verdict.hiding_bits,
@@ -132,7 +132,7 @@ def _results(each: History) -> Text:
     confidence = each.study.interval
     if lines and confidence is not None:
         lines.append(f"in brackets: {confidence:.4g} intervals")
-    verified = " (verified)" if each.verdict is not None and each.verdict.verified else ""
+    verified = " (verified)" if each.verdict is not None and all_verified(each.verdict, _rows(each)) else ""
     # Names of models may look like rich's markup.
     return Text("\n".join(lines) + verified)
 

@@ -20,7 +20,7 @@ from fheval.evaluation.curves import CURVE_METRICS, Curve, read_curves
 from fheval.metrics.registry import Spec
 from fheval.metrics.statistics import PROBABILITY_BITS
 from fheval.protocols.round import Verdict
-from fheval.study import EXACT, Evaluation, Slice, Study
+from fheval.study import EXACT, Evaluation, Slice, Study, fewest_replicates
 from fheval.version import __version__
 
 MACRO = "macro"
@@ -35,6 +35,8 @@ class Row:
     `label` is the class that was told from the rest, "macro" for the mean over classes. `precision` is how wide the
     rounding of the release leaves the value, "exact" where nothing was rounded. `p_value` is there for the difference
     of two models. `error` says why a metric is undefined, `note` that it was suppressed or what else to know.
+    `verified` is None where the protocol verifies nothing; False for a number that came back as nothing, which an
+    aggregator can feign.
     """
 
     metric: str
@@ -48,9 +50,10 @@ class Row:
     p_value: float | None = None
     note: str | None = None
     error: str | None = None
+    verified: bool | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The row of the JSON; `precision`, `p_value`, `note` and `error` only where there are any."""
+        """The row of the JSON; what comes behind the interval only where there is any."""
         fields: dict[str, Any] = {
             "metric": self.metric,
             "model": self.model,
@@ -60,7 +63,7 @@ class Row:
             "low": self.low,
             "high": self.high,
         }
-        extra = {name: getattr(self, name) for name in ("precision", "p_value", "note", "error")}
+        extra = {name: getattr(self, name) for name in ("precision", "p_value", "note", "error", "verified")}
         return fields | {name: value for name, value in extra.items() if value is not None}
 
 
@@ -150,8 +153,12 @@ class Estimate:
 
     @property
     def lost(self) -> int:
-        """In how many resamples it is undefined, for instance for want of a class."""
+        """In how many resamples it is undefined, for instance for want of a class, or was withheld."""
         return int(np.isnan(self.replicates).sum())
+
+    def carries(self, level: float) -> bool:
+        """Whether enough resamples came for an interval of this level."""
+        return len(self.replicates) - self.lost >= fewest_replicates(level)
 
     def interval(self, level: float) -> tuple[float, float]:
         """The percentile interval: the middle `level` of the resamples in which the number is defined.
@@ -194,7 +201,21 @@ def result_rows(study: Study, groups: Sequence[str], verdict: Verdict) -> list[R
         return _curve_rows(study, read_curves(study, groups, verdict.counts))
     estimates = _with_averages(study, groups, _finished(study, groups, verdict.ratios))
     rows = [_row(study, spec, where, estimate) for (spec, where), estimate in estimates.items()]
-    return rows if study.interval is None else [*rows, *_differences(study, estimates)]
+    if study.interval is not None:
+        rows += _differences(study, estimates)
+    return rows if verdict.verified is None else [_with_state(row, verdict.verified) for row in rows]
+
+
+def _with_state(row: Row, verified: bool) -> Row:
+    """A row of a protocol that verifies; a number that did not come may have been withheld, and proves nothing."""
+    if row.value is not None:
+        return replace(row, verified=verified)
+    return replace(row, verified=False, error=f"withheld or undefined, not verified ({row.error})")
+
+
+def all_verified(verdict: Verdict, rows: Iterable[Row]) -> bool | None:
+    """Whether every number of a round was verified; None where the protocol verifies nothing."""
+    return None if verdict.verified is None else all(row.verified is not False for row in rows)
 
 
 def suppressed_rows(study: Study, suppressed: Mapping[str, str]) -> list[Row]:
@@ -245,23 +266,28 @@ def _differences(study: Study, estimates: _Estimates) -> Iterator[Row]:
             if where.model == first:
                 difference = estimate - estimates[spec, where._replace(model=second)]
                 row = _row(study, spec, where._replace(model=f"{first} - {second}"), difference)
-                yield replace(row, p_value=difference.p_value() if difference.defined else None)
+                yield row if row.low is None else replace(row, p_value=difference.p_value())
 
 
 def _row(study: Study, spec: Spec, where: Slice, estimate: Estimate) -> Row:
     row = _empty_row(study, str(spec), where)
     if not estimate.defined:
         return replace(row, error=f"{spec} is undefined: {spec.metric.undefined}.")
-    low = high = None
-    if study.interval is not None and estimate.lost < study.replicates:
-        low, high = estimate.interval(study.interval)
+    low = high = note = None
+    if study.interval is not None:
+        if estimate.carries(study.interval):
+            low, high = estimate.interval(study.interval)
+        if estimate.lost:
+            note = f"withheld or undefined in {estimate.lost} of {study.replicates} resamples"
+        if low is None:
+            note = f"no interval: {note}, and it takes {fewest_replicates(study.interval)}"
     return replace(
         row,
         value=estimate.value,
         low=low,
         high=high,
         precision=EXACT if study.precision is None and not estimate.width else estimate.width,
-        note=f"undefined in {estimate.lost} of {study.replicates} resamples" if estimate.lost else None,
+        note=note,
     )
 
 

@@ -13,7 +13,7 @@ from fheval.engines import Engine, load_engine
 from fheval.errors import CohortTooSmall, ConfigError, InputError, UndefinedMetric
 from fheval.evaluation.curves import read_curves
 from fheval.evaluation.declaration import declare_groups
-from fheval.evaluation.result import Result, result_rows, suppressed_rows
+from fheval.evaluation.result import Result, all_verified, result_rows, suppressed_rows
 from fheval.evaluation.tally import tally_party
 from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE, group_sizes
 from fheval.metrics.registry import auc_contribution
@@ -299,7 +299,7 @@ def _result(study: Study, round_: Round, verdict: Verdict, watch: Watch, rows: S
         results=tuple(rows),
         precision=EXACT if round_.precision is None or curve else round_.precision,
         confidence=study.interval,
-        verified=verdict.verified,
+        verified=all_verified(verdict, rows),
         soundness_bits=verdict.soundness_bits,
         hiding_bits=verdict.hiding_bits,
         seconds={

@@ -210,8 +210,8 @@ class Metric:
 
     `ratio` says what is divided by what, from what is counted: a `histogram` of positives and negatives at the points
     of the "grid" or at the metric's own "threshold", and other `statistics`. `bound` is what neither num nor den
-    exceeds, given the largest weighted number of samples; num ≤ den where the ratio is `proper`. `undefined` completes
-    the sentence "It is undefined: …".
+    exceeds, given the largest weighted number of samples; num ≤ den where the ratio is `proper`, and otherwise num ≤
+    most·den where `most` is given. `undefined` completes the sentence "It is undefined: …".
     """
 
     name: str
@@ -224,6 +224,7 @@ class Metric:
     statistics: Callable[[Inputs], tuple[Statistic, ...]] = lambda _: ()
     probabilities: bool = False
     targets: bool = False
+    most: int = 0
 
     @property
     def threshold(self) -> bool:
@@ -235,7 +236,11 @@ class Metric:
         left, right = (LinearMap.stack(side) for side in zip(*ratio.numerator, *ratio.denominator, strict=True))
         below = sum(len(one) for one, _ in ratio.denominator)
         form = Form.bounded(
-            numerator=len(left) - below, denominator=below, bound=self.bound(samples), proper=self.proper
+            numerator=len(left) - below,
+            denominator=below,
+            bound=self.bound(samples),
+            proper=self.proper,
+            most=self.most,
         )
         return Reading(form=form, left=left, right=right)
 
@@ -266,7 +271,7 @@ def _at_threshold(
     undefined: str,
     finisher: Finisher | None = None,
     *,
-    proper: bool = True,
+    most: int = 1,
 ) -> Metric:
     return Metric(
         name,
@@ -274,8 +279,9 @@ def _at_threshold(
         bound,
         undefined,
         lambda _: finisher or Finisher(),
-        proper,
+        most == 1,
         histogram="threshold",
+        most=most,
     )
 
 
@@ -289,7 +295,7 @@ def _share(name: str, part_and_whole: Callable[[Cells], Product], undefined: str
     return _at_threshold(name, ratio, lambda n: n * n, undefined)
 
 
-def _mean_loss(name: Loss, largest: int, *, proper: bool = True) -> Metric:
+def _mean_loss(name: Loss, largest: int) -> Metric:
     def counted(inputs: Inputs) -> Losses:
         return Losses(name, inputs.grid.scores == "logit")
 
@@ -299,9 +305,10 @@ def _mean_loss(name: Loss, largest: int, *, proper: bool = True) -> Metric:
         lambda n: largest * n * n << BITS,
         _NO_SAMPLES,
         lambda _: Finisher(resolution=RESOLUTION),
-        proper,
+        largest == 1,
         statistics=lambda inputs: (counted(inputs),),
         probabilities=True,
+        most=largest,
     )
 
 
@@ -378,10 +385,10 @@ _ENTRIES = (
         lambda n: n * n // 2,
         _ONE_CLASS,
         Finisher(offset=-1.0),
-        proper=False,
+        most=2,
     ),
     _mean_loss("brier", 1),
-    _mean_loss("log-loss", LARGEST_LOG_LOSS, proper=False),
+    _mean_loss("log-loss", LARGEST_LOG_LOSS),
     _of_errors("mae", _mean, BITS, _NO_SAMPLES, _within_targets),
     _of_errors(
         "rmse",

@@ -428,8 +428,12 @@ class OpenedByLeader(Protocol):
 
     def sealed_answer(self, seat: Seat, roster: tuple[str, ...], body: bytes) -> Answer:
         verdict = self.opened(seat, roster, body)
-        sealed = leader_seal(seat.round, seat.secrets, verdict, seat.rng)
+        sealed = leader_seal(seat.round, seat.secrets, self.told(seat.round, verdict), seat.rng)
         return Answer(body=sealed, roster=None if seat.roster else roster, verdict=verdict)
+
+    def told(self, round_: Round, verdict: Verdict) -> Verdict:  # noqa: ARG002 (what more a leader sees is up to it)
+        """What those who do not open the answer are told of a verdict."""
+        return verdict
 
     def answer_broadcast(self, seat: Seat, body: bytes) -> Answer:
         """Party: read what the leader found, and check it where the study names this member a checker."""
@@ -461,7 +465,7 @@ class OpenedByLeader(Protocol):
             complaint = "The ciphertexts are not those that the leader says it opened. This vault did not open them."
         else:
             found = self.opened(seat, told.roster, seat.shown)
-            if found == replace(told, checked=True):
+            if self.told(seat.round, found) == replace(told, checked=True):
                 return Answer(body=receipt, verdict=found)
             complaint = (
                 f"The leader's outcome ({told.ending.value}) is not what this vault finds in the same ciphertexts "

@@ -122,7 +122,7 @@ class Layout(SlotLayout):
         if round_.precision is None:
             rounded, primes = None, exact_primes(magnitude)
         else:
-            rounded = RoundedRelease.plan(magnitude, round_.precision)
+            rounded = RoundedRelease.plan(magnitude, round_.precision, round_.denominators)
             primes = rounded.primes
         if round_.batch is None:
             raise LocalProtocolError("A round of counts has no ratios to lay out.")
@@ -252,7 +252,7 @@ class Aggregator(base.Aggregator):
         rounded = self.layout.rounded if isinstance(self.layout, Layout) else None
         if rounded is None:
             return [self._exact_blinding(prime) for prime in self.layout.primes]
-        drawn = [rounded.draw(self.rng) for _ in self.round.forms]
+        drawn = rounded.draw(self.round.denominators, self.rng)
         blinding = []
         for prime in self.layout.primes:
             values = [part % prime for one in drawn for part in (one.scale, one.tilt, one.scale)]
@@ -320,10 +320,10 @@ def leader_open(
     if layout.rounded is None:
         ratios = [_exact(form, layout.primes, x, z) for form, (x, z) in zip(round_.forms, pairs, strict=True)]
     else:
-        ratios = [layout.rounded.ratio(x, z) for x, z in pairs]
+        ratios = [layout.rounded.ratio(form, x, z) for form, (x, z) in zip(round_.forms, pairs, strict=True)]
     if all(ratio is None for ratio in ratios):
         raise UndefinedMetric
-    hiding_bits = layout.rounded.spare_bits if layout.rounded else None
+    hiding_bits = layout.rounded.hiding_bits if layout.rounded else None
     return Verdict(ratios=tuple(ratios), roster=result.roster, hiding_bits=hiding_bits)
 
 

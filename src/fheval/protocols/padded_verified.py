@@ -14,8 +14,9 @@ a fraction of small integers.
 
 The secret change of basis mixes all slots, so that there is none to guess: whatever else the aggregator returns, a run
 gives an element as good as random. One more prime than the fraction needs is therefore as good a check as one more run
-over each of them, and costs a party far less: by default there is one run for each prime. It releases the exact
-fraction.
+over each of them, and costs a party far less: by default there is one run for each prime. Whoever opens the answer,
+the leader and the checkers that a study names, sees the exact fraction. The others are told it in the decimals of the
+study's precision, rounded to the nearest, so that another round over the same rows tells them the same.
 """
 
 from __future__ import annotations
@@ -32,14 +33,23 @@ import numpy as np
 from fheval import field
 from fheval.engines import Engine
 from fheval.engines.parameters import bfv_linear, plain_moduli
-from fheval.errors import CapacityError, ConfigError, UndefinedMetric, VerificationFailed
+from fheval.errors import CapacityError, UndefinedMetric, VerificationFailed
 from fheval.field import Residues
 from fheval.protocols import base, curve, padded, padding
 from fheval.protocols.base import Option, Protocol, Seat, Words
 from fheval.protocols.padded import PaddedCounts, PaddedResult, SlotLayout
 from fheval.protocols.padding import SlotPlan
 from fheval.protocols.release import MOST_PRIMES, exact_primes, exact_ratio
-from fheval.protocols.round import AGGREGATOR, Contribution, Form, PartySecrets, Round, Verdict
+from fheval.protocols.round import (
+    AGGREGATOR,
+    Contribution,
+    Form,
+    PartySecrets,
+    Round,
+    Verdict,
+    digits_within,
+    in_decimals,
+)
 from fheval.secrets import Secret, Stream, derive, nonzero_residue, residues
 from fheval.wire import Message, decode
 
@@ -59,8 +69,6 @@ _DEGREE = 8
 
 def lay_out(round_: Round) -> SlotLayout:
     """The slots of all runs; refuses, before anyone sends anything, what would not fit."""
-    if round_.precision is not None:
-        raise ConfigError(f"{NAME} releases the exact fraction. Use --precision exact with it, or padded.")
     runs = RUNS.of(round_)
     RUNS.check(runs)
     primes = enough_primes(max(form.bound for form in round_.forms), runs)
@@ -145,8 +153,9 @@ def soundness_bits(bound: int, primes: Sequence[int], runs: int) -> float:
 
 
 def soundness_of(round_: Round, layout: SlotLayout) -> float:
-    """What a wrong fraction is accepted with in this round, for each of its ratios."""
-    return soundness_bits(max(form.bound for form in round_.forms), layout.primes, RUNS.of(round_))
+    """What any wrong fraction of this round is accepted with: the bounds of all its ratios together."""
+    each = soundness_bits(max(form.bound for form in round_.forms), layout.primes, RUNS.of(round_))
+    return round(each - log2(len(round_.forms)), 1)
 
 
 def enough_primes(bound: int, runs: int) -> tuple[int, ...]:
@@ -265,7 +274,7 @@ class PaddedVerified(padded.Padded):
 
     name = NAME
     words = Words(
-        summary="kilobytes a party; a forged result is refused; releases the exact fraction",
+        summary="kilobytes a party; a forged result is refused; those who open it see the exact fraction",
         aggregator="may do anything: a forged result is refused",
         upload=padded.Padded.words.upload,
         leader_upload=padded.Padded.words.leader_upload,
@@ -293,6 +302,14 @@ class PaddedVerified(padded.Padded):
         self, engine: Engine, round_: Round, secrets: PartySecrets, roster: tuple[str, ...], answer: bytes
     ) -> Verdict:
         return leader_open(engine, round_, secrets, roster, decode(answer, PaddedResult, sender=AGGREGATOR))
+
+    def told(self, round_: Round, verdict: Verdict) -> Verdict:
+        """In the decimals of the study, where it has any."""
+        if round_.precision is None:
+            return verdict
+        digits = digits_within(Fraction(str(round_.precision)))
+        ratios = tuple(None if ratio is None else in_decimals(ratio, digits) for ratio in verdict.ratios)
+        return dataclasses.replace(verdict, ratios=ratios)
 
     def soundness_bits(self, round_: Round) -> float:
         return soundness_of(round_, lay_out(round_))

@@ -1,17 +1,41 @@
 """Release: the ratio and not a digit more.
 
 An exact AUC is a fraction whose reduced denominator divides 2PQ, which says much about P and Q. A rounded release
-gives the parties two integers instead,
+gives the leader two integers instead,
 
     X = K·num + b·den + e_1        Z = K·den + e_2,
 
-K log-uniform over [K_0, K_0·2^W), b uniform in ±K·p/2, e_1 and e_2 uniform in [0, E), so that X/Z is num/den to
-within p/2. Why that hides everything else: for a guess (num', den') the values of K that fit Z number E/den' and have
-density 1/(K·W·ln 2) each, so that Z has the likelihood 1/(Z·W·ln 2) whatever den' is; and given K, the pairs (b, e_1)
-that fit X number E/den' out of K·p·E, which is the likelihood 1/(Z·p) whatever the guess is, as long as num'/den' is
-within p/2 of X/Z. E = 2^20·den_max makes these counts large: without the noise, den' | Z would test any guess.
-K_0 = 2^7·E/p keeps the noise below the last digit even for the smallest den. W, the bits that are left, bounds what
-the ends of K's range give away: two guesses differ in likelihood by at most |log2(den/den')|/W.
+b uniform in ±K·q/2, e_1 and e_2 uniform in [0, E), so that X/Z is num/den to within q/2, and the leader tells X/Z
+rounded to decimals: neither it nor the others keep X and Z. q is the study's precision p less one unit of the last
+decimal, which is a tenth of p or less, so that what is told is num/den to within p/2.
+
+Why that hides everything else. For a guess (num', den') the values of K that fit Z number E/den', and given K, the
+pairs (b, e_1) that fit X number E/den' out of K·q·E, which is the likelihood 1/(Z·q) whatever the guess is, as long as
+num'/den' is within q/2 of X/Z. E = 2^20·den_max makes these counts large: without the noise, den' | Z would test any
+guess. K_0 = 2^7·E/p keeps the noise below the last digit even for the smallest den. So X says nothing, and Z says where
+log K + log den lies: a guess that is wrong by s octaves is one for which log K was shifted by s.
+
+Over one number a uniform log K would do. Over a whole round it does not: the ends of its range show, the sooner the
+more draws there are. So log K has smooth ends: over W octaves its density is (2/W)·sin²(π·u), u from 0 to 1, the one
+that a shift changes least. Between it and itself shifted by s = v·W octaves lies the affinity
+
+    ρ = ∫√(f·f') = (1 − v)·cos(πv) + sin(πv)/π ≥ 1 − π²v²/2,
+
+affinities of independent draws multiply, and no test tells two views of affinity ρ apart with an advantage of more than
+√(1 − ρ²). So for k independent draws, each shifted by s octaves or less, the advantage is at most π·√k·s/W.
+
+That leaves k, which is how many scales are drawn:
+- Numbers with one denominator, such as a recall at several thresholds, share K and e_2. They have the same Z, and it
+  tells once what it tells.
+- Resamples have denominators of their own that are nearly those of the data. Were each blinded afresh, two hundred of
+  them would be two hundred looks at one size. So a kind of denominator first draws one common scale over W_c octaves,
+  and all its lines draw theirs from that scale on, over W_l = 16 more. A guess about the data shifts the common scale;
+  what lines scatter about it, a few hundredths of an octave for a hundred positives, is left to their own draws.
+
+`hiding_bits` is W_c/(π·√k), k the kinds of denominators in the round: a guess about them that is wrong by s octaves is
+told from the truth with an advantage of at most s/hiding_bits, and the plan takes as many primes as leave six. Lines
+that are shifted by t octaves from where the common scale leaves them add Σt²/W_l² under the root; no guess names these,
+since they depend on the parties' weights.
 
 An exact release multiplies num and den by one unit of each field: everything but the fraction is hidden perfectly.
 """
@@ -21,15 +45,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import ceil, prod
+from math import ceil, log2, pi, prod, sin, sqrt
 
 from fheval.engines.parameters import plain_moduli
 from fheval.errors import CapacityError, VerificationFailed
 from fheval.field import combine, rational
-from fheval.protocols.round import Form
+from fheval.protocols.round import Denominator, Form, digits_within, in_decimals
 from fheval.secrets import Randomness, integer_below, integer_between, log_uniform_integer
 
-LEAST_SPARE_BITS = 32
+# A guess at the denominators that is wrong by a factor of two is told from the truth in at most one of six cases.
+LEAST_HIDING_BITS = 6
+# What the lines of one kind draw beyond their common scale.
+LINE_BITS = 16
 NOISE_BITS = 20
 NOISE_MARGIN_BITS = 7
 MOST_PRIMES = 16
@@ -37,23 +64,28 @@ MOST_PRIMES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundedRelease:
-    """The public numbers of a rounded release for forms up to one magnitude."""
+    """The public numbers of a rounded release for forms up to one magnitude, and for so many kinds of denominators."""
 
     precision: Fraction
     noise: int
     smallest: int
     spare_bits: int
     primes: tuple[int, ...]
+    kinds: int = 1
+    lines: bool = False
 
     @classmethod
-    def plan(cls, magnitude: int, precision: float) -> RoundedRelease:
-        """Take the fewest primes that leave W ≥ 32 bits.
+    def plan(
+        cls, magnitude: int, precision: float, denominators: Sequence[Denominator] = (Denominator(0),)
+    ) -> RoundedRelease:
+        """Take the fewest primes that hide the denominators.
 
         >>> release = RoundedRelease.plan(2**47, 1e-4)
-        >>> len(release.primes), release.spare_bits
-        (4, 49)
+        >>> len(release.primes), release.spare_bits, release.hiding_bits
+        (4, 49, 15)
         """
-        width = Fraction(precision)
+        kinds, lines = len({each.kind for each in denominators}), any(each.line for each in denominators)
+        width = Fraction(str(precision))
         noise = magnitude << NOISE_BITS
         smallest = ceil((noise << NOISE_MARGIN_BITS) / width)
         for count in range(1, MOST_PRIMES + 1):
@@ -61,29 +93,76 @@ class RoundedRelease:
             # X and Z stay below K·den·(1 + p/2) + E; the lift leaves K·den·p below zero, more than X can take.
             largest = (prod(primes) - noise) / (magnitude * (1 + 2 * width))
             spare = (int(largest) // smallest).bit_length() - 1
-            if spare >= LEAST_SPARE_BITS:
-                return cls(precision=width, noise=noise, smallest=smallest, spare_bits=spare, primes=primes)
+            if spare - LINE_BITS * lines >= LEAST_HIDING_BITS * pi * sqrt(kinds):
+                return cls(
+                    precision=width,
+                    noise=noise,
+                    smallest=smallest,
+                    spare_bits=spare,
+                    primes=primes,
+                    kinds=kinds,
+                    lines=lines,
+                )
         raise CapacityError(
-            f"A precision of {precision} for numbers up to 2^{magnitude.bit_length()} needs more than {MOST_PRIMES} "
-            "primes. Choose a coarser precision or a smaller max_samples."
+            f"A precision of {precision} for {kinds} kinds of numbers up to 2^{magnitude.bit_length()} needs more than "
+            f"{MOST_PRIMES} primes. Choose a coarser precision, fewer numbers or a smaller max_samples."
         )
 
-    def draw(self, rng: Randomness) -> Blinding:
-        """Aggregator: fresh K, b, e_1, e_2 for one ratio."""
-        scale = log_uniform_integer(rng, self.smallest, self.spare_bits)
-        half = int(scale * self.precision / 2)
-        return Blinding(
-            scale=scale,
-            tilt=integer_between(rng, -half, half),
-            noise_x=integer_below(rng, self.noise),
-            noise_z=integer_below(rng, self.noise),
-        )
+    @property
+    def common_bits(self) -> int:
+        """W_c: how many octaves a kind's common scale is drawn from."""
+        return self.spare_bits - LINE_BITS * self.lines
 
-    def ratio(self, x: Sequence[int], z: Sequence[int]) -> Fraction | None:
+    @property
+    def hiding_bits(self) -> int:
+        """What hides the denominators of the whole round: W_c/(π·√k)."""
+        return int(self.common_bits / (pi * sqrt(self.kinds)))
+
+    @property
+    def digits(self) -> int:
+        """To how many decimals X/Z is told: a tenth of the precision, or finer."""
+        return digits_within(self.precision / 10)
+
+    def draw(self, denominators: Sequence[Denominator], rng: Randomness) -> list[Blinding]:
+        """Aggregator: fresh K, b, e_1 and e_2 for the forms of a round; K and e_2 are those of their denominator."""
+        common: dict[int, int] = {}
+        scales: dict[Denominator, tuple[int, int]] = {}
+        tilt = self.precision - Fraction(1, 10**self.digits)
+        drawn = []
+        for each in denominators:
+            if each not in scales:
+                if each.kind not in common:
+                    common[each.kind] = smooth_log_integer(rng, self.smallest, self.common_bits)
+                start = common[each.kind]
+                scale = smooth_log_integer(rng, start, LINE_BITS) if self.lines else start
+                scales[each] = (scale, integer_below(rng, self.noise))
+            scale, noise_z = scales[each]
+            half = int(scale * tilt / 2)
+            drawn.append(
+                Blinding(
+                    scale=scale,
+                    tilt=integer_between(rng, -half, half),
+                    noise_x=integer_below(rng, self.noise),
+                    noise_z=noise_z,
+                )
+            )
+        return drawn
+
+    def fraction(self, x: Sequence[int], z: Sequence[int]) -> Fraction | None:
         """Leader: X/Z from their residues; None where den is zero."""
         top, bottom = self._lifted(x), self._lifted(z)
         # An honest Z is at least about K_0·den; e_2 alone is below E = K_0·p/2^7.
         return None if bottom < self.smallest else Fraction(top, bottom)
+
+    def ratio(self, form: Form, x: Sequence[int], z: Sequence[int]) -> Fraction | None:
+        """Leader: X/Z in decimals; a ratio that the form cannot have raises `VerificationFailed`."""
+        found = self.fraction(x, z)
+        if found is None:
+            return None
+        # Rounding and noise leave a ratio of zero, or of the largest that there is, a little outside.
+        if not -self.precision <= found <= form.largest + self.precision:
+            raise VerificationFailed
+        return in_decimals(found, self.digits)
 
     def _lifted(self, residues: Sequence[int]) -> int:
         modulus = prod(self.primes)
@@ -101,6 +180,22 @@ class Blinding:
     noise_z: int = field(repr=False)
 
 
+def smooth_log_integer(rng: Randomness, low: int, octaves: int) -> int:
+    """Draw an integer from [low, low·2^octaves) whose logarithm has the density (2/W)·sin²(π·u).
+
+    Every integer can come out: of those drawn with a uniform logarithm, one is kept with the probability sin²(π·u).
+    """
+    while True:
+        value = log_uniform_integer(rng, low, octaves)
+        kept = sin(pi * (log2(value) - log2(low)) / octaves) ** 2
+        if integer_below(rng, _RESOLUTION) < kept * _RESOLUTION:
+            return value
+
+
+# How finely a probability is decided: as finely as a double tells it.
+_RESOLUTION = 1 << 53
+
+
 def exact_primes(magnitude: int) -> tuple[int, ...]:
     """The fewest primes modulo which a fraction of integers up to `magnitude` is unique."""
     for count in range(1, MOST_PRIMES + 1):
@@ -113,6 +208,6 @@ def exact_primes(magnitude: int) -> tuple[int, ...]:
 def exact_ratio(form: Form, residues: Sequence[int], primes: Sequence[int]) -> Fraction:
     """The fraction num/den from its residues; what is no honest ratio raises `VerificationFailed`."""
     found = rational(combine(residues, primes), prod(primes), form.bound)
-    if found is None or (form.proper and found[0] > found[1]):
+    if found is None or found[0] > form.largest * found[1]:
         raise VerificationFailed
     return Fraction(*found)

@@ -10,6 +10,7 @@ Protocols know tables, maps and ratio forms, and nothing of metrics.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
@@ -67,7 +68,8 @@ class Form(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_un
     """The public shape of one ratio: how many products each side has, and a bound on num and den.
 
     The bound is magnitude·2^scale_bits, since a message carries integers of 64 bits. Neither num nor den is negative,
-    though single products may be. A ratio is `proper` when num ≤ den always holds.
+    though single products may be. A ratio is `proper` when num ≤ den always holds; of others it may be known that they
+    are at `most` so much, 0 where it is not.
     """
 
     numerator: int
@@ -75,13 +77,14 @@ class Form(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_un
     magnitude: int
     proper: bool = True
     scale_bits: int = 0
+    most: int = 0
 
     def __post_init__(self) -> None:
         if min(self.numerator, self.denominator, self.magnitude) < 1 or not 0 <= self.scale_bits <= MOST_SCALE_BITS:
             raise FormError("A ratio form has no products or no bound. Ask the sender for the round again.")
 
     @classmethod
-    def bounded(cls, *, numerator: int, denominator: int, bound: int, proper: bool = True) -> Form:
+    def bounded(cls, *, numerator: int, denominator: int, bound: int, proper: bool = True, most: int = 0) -> Form:
         """A form with a bound of any size, which is at least 2; a large one is rounded up.
 
         >>> Form.bounded(numerator=1, denominator=1, bound=2**100 - 1).bound == 2**100
@@ -89,7 +92,14 @@ class Form(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_un
         """
         scale = max(0, bound.bit_length() - 62)
         magnitude = max(2, -(-bound >> scale))
-        return cls(numerator=numerator, denominator=denominator, magnitude=magnitude, proper=proper, scale_bits=scale)
+        return cls(
+            numerator=numerator,
+            denominator=denominator,
+            magnitude=magnitude,
+            proper=proper,
+            scale_bits=scale,
+            most=most,
+        )
 
     @property
     def bound(self) -> int:
@@ -97,8 +107,20 @@ class Form(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_un
         return self.magnitude << self.scale_bits
 
     @property
+    def largest(self) -> int:
+        """What an honest ratio does not exceed."""
+        return 1 if self.proper else self.most or self.bound
+
+    @property
     def terms(self) -> int:
         return self.numerator + self.denominator
+
+
+class Denominator(msgspec.Struct, frozen=True, array_like=True):
+    """Which denominator a form has: those of one kind and line are equal, the lines of a kind nearly so."""
+
+    kind: int
+    line: int = 0
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -136,6 +158,19 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         return tuple(
             each.form for each in self.readings for _ in range(self.slices * (self.lines if each.resampled else 1))
         )
+
+    @property
+    def denominators(self) -> tuple[Denominator, ...]:
+        """Which denominator each form has: readings with the same maps below the line have the same."""
+        kinds: dict[tuple[LinearMap, ...], int] = {}
+        found = []
+        for each in self.readings:
+            below = range(each.form.numerator, each.form.terms)
+            maps = tuple(side[row] for row in below for side in (each.left, each.right))
+            kind = kinds.setdefault(maps, len(kinds))
+            lines = range(self.lines if each.resampled else 1)
+            found += [Denominator(kind * self.slices + one, line) for one in range(self.slices) for line in lines]
+        return tuple(found)
 
     def factors(self, table: IntegerTable) -> tuple[IntegerVector, IntegerVector]:
         """The left and the right factors of all products, form by form."""
@@ -231,6 +266,11 @@ class Round:
     def forms(self) -> tuple[Form, ...]:
         """All ratios, in the order in which they are released."""
         return () if self.batch is None else self.batch.forms
+
+    @cached_property
+    def denominators(self) -> tuple[Denominator, ...]:
+        """Which denominator each of them has."""
+        return () if self.batch is None else self.batch.denominators
 
     def factors(self, own: Contribution) -> tuple[IntegerVector, IntegerVector]:
         """A party's left and right factors of all products, form by form."""
@@ -364,10 +404,12 @@ class Ending(str, Enum):
 class Verdict:
     """What a party holds at the end of a round: one ratio per form or the counts, and what stands behind them.
 
-    A ratio is None where the form's denominator is zero; a round without any other is undefined. `counts` are there
-    where the parties consented to learn them. `hiding_bits` is the width of the blinding that hides the size of the
-    denominator, where the release has one. `answer` is the digest of the aggregator's answer, and `checked` says
-    whether the holder of this verdict opened it itself. `error` says why there is nothing, to the opener alone.
+    A ratio is None where zero over zero came back: the form's denominator is zero or, whatever `verified` says of the
+    others, the aggregator withheld it. A round without any other is undefined. `counts` are there where the parties
+    consented to learn them. `soundness_bits` and `hiding_bits` hold for the whole round: a wrong number is accepted
+    with that power of one half, and a guess at the denominators that is wrong by s octaves is told from the truth with
+    an advantage of at most s/hiding_bits. `answer` is the digest of the aggregator's answer, and `checked` says whether
+    the holder of this verdict opened it itself. `error` says why there is nothing, to the opener alone.
     """
 
     ending: Ending = Ending.RELEASED
@@ -390,6 +432,27 @@ class Verdict:
 
     def __repr__(self) -> str:
         return f"<Verdict over {len(self.roster)} parties>"
+
+
+def digits_within(width: Fraction) -> int:
+    """The fewest decimals whose last unit is no wider.
+
+    >>> digits_within(Fraction(1, 1000)), digits_within(Fraction(5, 1000))
+    (3, 3)
+    """
+    digits = 0
+    while Fraction(1, 10**digits) > width:
+        digits += 1
+    return digits
+
+
+def in_decimals(ratio: Fraction | float, digits: int) -> Fraction:
+    """The nearest number of so many decimals.
+
+    >>> in_decimals(Fraction(2, 3), 4)
+    Fraction(6667, 10000)
+    """
+    return Fraction(round(Fraction(ratio) * 10**digits), 10**digits)
 
 
 class SealedVerdict(Message, frozen=True, kw_only=True):
@@ -435,11 +498,20 @@ def leader_seal(round_: Round, secrets: PartySecrets, verdict: Verdict, rng: Ran
     whether there is one.
     """
     names = sum(len(party.encode()) + 5 for party in round_.parties)
-    room = _FIXED_BYTES + names + _RATIO_BYTES * len(round_.forms) + _COUNT_BYTES * round_.sums
+    ratios = sum(_ratio_bytes(round_, form) * count for form, count in Counter(round_.forms).items())
+    room = _FIXED_BYTES + names + ratios + _COUNT_BYTES * round_.sums
     plain = verdict_to_bytes(verdict)
     return SealedVerdict(
         round=round_.id, box=seal(secrets.seed, "verdict", round_.digest, plain=plain, rng=rng, room=room)
     )
+
+
+def _ratio_bytes(round_: Round, form: Form) -> int:
+    """What a ratio takes at most, written as a fraction: a sign, two numbers, the bar, and msgpack's length."""
+    if round_.precision is None:
+        return _RATIO_BYTES
+    digits = digits_within(Fraction(str(round_.precision)) / 10)
+    return 2 * digits + len(str(form.largest)) + 8
 
 
 def party_unseal(round_: Round, secrets: PartySecrets, message: SealedVerdict) -> Verdict:

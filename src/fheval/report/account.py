@@ -115,7 +115,9 @@ def round_facts(result: Result) -> tuple[tuple[str, str], ...]:
     if result.confidence is not None:
         facts.append(("intervals", f"{result.confidence:.0%}, from resamples at the parties"))
     if result.hiding_bits is not None:
-        facts.append(("hiding", f"the size of the denominator, behind a factor of up to 2^{result.hiding_bits}"))
+        facts.append(
+            ("hiding", f"a denominator twice as large would show with an advantage of at most 1/{result.hiding_bits}")
+        )
     return tuple(facts)
 
 

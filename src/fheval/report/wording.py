@@ -62,7 +62,8 @@ def verified_in_words(result: Result) -> str:
     """Whether the result was verified, and what that is worth."""
     if result.verified is None:
         return "no: this protocol relies on an aggregator that follows it"
-    said = "yes" if result.verified else "no"
+    missing = sum(row.verified is False for row in result.results)
+    said = "yes" if result.verified else f"yes, but for {missing} of {len(result.results)} numbers, which did not come"
     return said if result.soundness_bits is None else f"{said}, soundness 2^-{result.soundness_bits:g}"
 
 

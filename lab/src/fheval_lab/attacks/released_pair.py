@@ -1,6 +1,6 @@
-"""A curious party's attacks on the pair of integers that `padded` releases: does it learn 2PQ beyond the ratio?
+"""A curious leader's attacks on the pairs of integers that `padded` releases: does it learn 2PQ beyond the ratio?
 
-The party knows how many samples there are in all, n, and hence every value that den = 2PQ can take. It looks at
+The leader knows how many samples there are in all, n, and hence every value that den = 2PQ can take. It looks at
 X = K·num + b·den + e_1 and Z = K·den + e_2 and names one; chance names the right one once in as many guesses as there
 are candidates.
 """
@@ -14,13 +14,18 @@ from typing import Any
 
 from fheval.protocols import padded
 from fheval.protocols.release import RoundedRelease
-from fheval.protocols.round import DEFAULT_MAX_SAMPLES
+from fheval.protocols.round import DEFAULT_MAX_SAMPLES, Denominator
 from fheval.secrets import Randomness, integer_below, integer_between
 from fheval_lab.attacks.chance import IMPLAUSIBLE, binomial_tails
 from fheval_lab.attacks.consortium import fresh_stream
 
 SAMPLES = 1000
 ROUNDS = 1000
+
+# Ten metrics with forty resamples: four hundred looks at the size of the data.
+KINDS = 10
+LINES = 41
+SIZED_ROUNDS = 200
 
 # A multiple that lies just below Z by accident once in 2^12 is found out once in 2^12.
 _CLEAR_BITS = 12
@@ -100,7 +105,7 @@ def candidate_denominators(samples: int) -> list[int]:
 
 def released(release: RoundedRelease, num: int, den: int, rng: Randomness) -> tuple[int, int]:
     """X and Z of one round."""
-    drawn = release.draw(rng)
+    (drawn,) = release.draw([Denominator(0)], rng)
     return drawn.scale * num + drawn.tilt * den + drawn.noise_x, drawn.scale * den + drawn.noise_z
 
 
@@ -123,18 +128,59 @@ def guess_denominator(guess: Guess, *, perfect_model: bool = False, rounds: int 
 
 
 def guess_size(rounds: int = ROUNDS) -> LeakRate:
-    """Tell few positives from many by the size of Z: the spare bits W concede |log2(den/den')|/W, and no more."""
+    """Tell few positives from many by the size of Z: s octaves concede s/hiding_bits, and no more."""
     rng, release = fresh_stream(), default_release()
     candidates = candidate_denominators(SAMPLES)
     small, large = candidates[len(candidates) // 50], candidates[-1]
-    middle = (small + large) / 2 * release.smallest * 2.0 ** (release.spare_bits / 2)
+    middle = (log2(small) + log2(large)) / 2 + log2(release.smallest) + release.spare_bits / 2
     right = 0
     for _ in range(rounds):
         is_large = bool(integer_below(rng, 2))
         _, z = released(release, 0, large if is_large else small, rng)
-        right += (z > middle) == is_large
-    advantage = log2(large / small) / release.spare_bits
+        right += (log2(z) > middle) == is_large
+    advantage = log2(large / small) / release.hiding_bits
     return LeakRate(name="by-size", tries=rounds, right=right, conceded=0.5 + advantage / 2)
+
+
+def sizes_of_a_round(
+    release: RoundedRelease, denominators: Sequence[Denominator], positives: int, rng: Randomness
+) -> list[float]:
+    """The logarithm of every Z of a round whose denominators are squares of about so many positives, line by line.
+
+    A resample's positives scatter as a sum of so many Poisson weights does, here as a sum of fair bits.
+    """
+    lines = {0: positives}
+    for each in denominators:
+        if each.line not in lines:
+            # 4·positives bits have the variance of so many weights.
+            drawn = bin(int.from_bytes(rng.draw(positives // 2), "little")).count("1")
+            lines[each.line] = positives + drawn - 4 * (positives // 2)
+    drawn_scales = release.draw(denominators, rng)
+    return [
+        log2(one.scale * lines[each.line] ** 2 + one.noise_z)
+        for one, each in zip(drawn_scales, denominators, strict=True)
+    ]
+
+
+def guess_size_of_a_round(rounds: int = SIZED_ROUNDS) -> LeakRate:
+    """Tell a thousand positives from 1,414, whose squares are twice as large, by all Z of a round with resamples.
+
+    By their mean and by the middle of the least and the largest, whichever is right more often.
+    """
+    rng = fresh_stream()
+    denominators = [Denominator(kind, line) for kind in range(KINDS) for line in range(LINES)]
+    release = RoundedRelease.plan(DEFAULT_MAX_SAMPLES**2, padded.PROTOCOL.default_precision or 0.0, denominators)
+    few, many = 1000, 1414
+    middle = log2(few * many) + log2(release.smallest) + release.spare_bits / 2
+    right = [0, 0]
+    for _ in range(rounds):
+        is_large = bool(integer_below(rng, 2))
+        found = sizes_of_a_round(release, denominators, many if is_large else few, rng)
+        for number, estimate in enumerate((sum(found) / len(found), (min(found) + max(found)) / 2)):
+            right[number] += (estimate > middle) == is_large
+    return LeakRate(
+        name="by-all-sizes-of-a-round", tries=rounds, right=max(right), conceded=0.5 + 1 / (2 * release.hiding_bits)
+    )
 
 
 def attack_released_pair() -> list[LeakRate]:
@@ -145,4 +191,5 @@ def attack_released_pair() -> list[LeakRate]:
         guess_denominator(by_continued_fraction),
         guess_denominator(by_grid),
         guess_size(),
+        guess_size_of_a_round(),
     ]
