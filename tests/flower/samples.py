@@ -24,8 +24,8 @@ SUMMARY = Summary(
     confirmed=("member-000", "member-001"),
     leader="member-001",
     attempts=(
-        TriedRound(round="cd" * 16, leader="member-002", failure="the leader member-002 failed."),
-        TriedRound(round="ab" * 16, leader="member-001", failure=None),
+        TriedRound(round="cd" * 16, leader="member-002", failure="the leader member-002 failed.", void=True),
+        TriedRound(round="ab" * 16, leader="member-001", failure=None, void=False),
     ),
     exchanges=7,
     seconds={"total": 31.4, "submit": 9.0},

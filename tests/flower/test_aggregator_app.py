@@ -110,7 +110,8 @@ def test_a_second_round_needs_no_new_keys(parties: Parties, grid: AppGrid, state
     order = parties.order("padded", 1e-4)
     assert carry(grid, state, order).exchanges == 5
     second = carry(grid, state, order)
-    assert second.exchanges == 4
+    # The leader is asked whether it is there, in place of being asked for keys.
+    assert second.exchanges == 5
     assert "setup" not in second.seconds
     assert auc(parties, parties.members[0]) == pytest.approx(parties.pooled(), abs=1e-4)
 

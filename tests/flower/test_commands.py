@@ -75,7 +75,7 @@ def test_what_it_says_about_a_round(fheval: Session, parties: Parties, carried: 
         f"Round {'ab' * 16} took 31 s in 7 exchanges.",
         "Roster: member-000, member-001. Leader: member-001.",
         "Dropped out: member-002.",
-        "An attempt led by member-002 failed: the leader member-002 failed.",
+        "An attempt led by member-002 failed: the leader member-002 failed. It has cost no release.",
         "Members see the result with: fheval vault rounds",
     ]
 

@@ -96,6 +96,8 @@ def test_a_stage_has_one_answer(ledger: Ledger) -> None:
 def test_nothing_is_changed_or_deleted(trial: Trial, table: str) -> None:
     trial.play()
     trial.ledgers["alder"].abort(trial.last("alder").round.id, "for the test", at=NOW)
+    other = trial.round(trial.study(), "alder")
+    trial.ledgers["alder"].record(entry(other, Stage.VOID, void=True), at=NOW)
     trial.ledgers["alder"].settle("id", "alder", "/directory", "for the test", at=NOW)
     found = 0
     for name in NAMES:
@@ -144,6 +146,16 @@ def test_no_ending_gives_releases_back(ledger: Ledger, ending: Ending) -> None:
     ledger.record(entry(round_, use=Use(data_set="d", releases=1)), at=NOW)
     ledger.record(entry(round_, Stage.BROADCAST, verdict=Verdict(ending=ending, roster=("a",))), at=NOW)
     assert ledger.releases("d") == 1
+
+
+def test_a_void_round_gives_its_releases_back(ledger: Ledger) -> None:
+    rounds = [a_round(), a_round()]
+    for round_ in rounds:
+        ledger.record(entry(round_, use=Use(data_set="d", releases=2)), at=NOW)
+    assert (ledger.releases("d"), ledger.rounds_of(STUDY.hash())) == (4, 2)
+    ledger.record(entry(rounds[0], Stage.VOIDED, void=True), at=NOW)
+    assert (ledger.releases("d"), ledger.rounds_of(STUDY.hash())) == (2, 1)
+    assert [each.void for each in ledger.history()] == [True, False]
 
 
 def test_an_aborted_round_keeps_its_releases(ledger: Ledger) -> None:

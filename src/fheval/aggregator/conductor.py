@@ -28,12 +28,16 @@ DEFAULT_ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One round: how far it came. `failure` is None for the one that succeeded."""
+    """One round: how far it came. `failure` is None for the one that succeeded.
+
+    One that is `void` has cost no release, since nobody will ever open it; otherwise the parties count it as one.
+    """
 
     round: str
     leader: str
     parties: tuple[str, ...]
     failure: str | None = None
+    void: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +98,8 @@ def conduct(
         try:
             confirmed, used = yield from attempt.play(reused)
         except RoundFailed as failed:
-            made.append(Attempt(round=round_.id, leader=leader, parties=parties, failure=str(failed)))
+            void = yield from attempt.void()
+            made.append(Attempt(round=round_.id, leader=leader, parties=parties, failure=str(failed), void=void))
             # Keys of an earlier round may have expired, which is nobody's fault.
             blamed = frozenset[str]() if reused and failed.stage is Stage.SUBMIT else failed.without
             parties = tuple(name for name in parties if name not in blamed)

@@ -11,7 +11,20 @@ from fheval.consortium import Policy
 from fheval.engines import Engine, Parameters
 from fheval.errors import EngineError, RemoteProtocolError
 from fheval.party.context import RoundContext
-from fheval.party.messages import Epoch, KeySetUp, Opening, Proof, Relay, SetUp, Submit, request
+from fheval.party.messages import (
+    CHALLENGE_BYTES,
+    Epoch,
+    Hello,
+    KeySetUp,
+    Opening,
+    Proof,
+    Relay,
+    SetUp,
+    Submit,
+    Void,
+    Voided,
+    request,
+)
 from fheval.protocols import PROTOCOLS, Protocol
 from fheval.protocols.base import Aggregator, Ask, RoundFailed, Stage
 from fheval.protocols.round import PublicSetup, Round
@@ -78,6 +91,8 @@ class RoundInPlay:
         self._proofs: dict[tuple[Stage, str], Proof] = {}
         self._complaints: dict[str, str] = {}
         self._answer = b""
+        self._silent: frozenset[str] = frozenset()
+        self._asked_to_submit = False
         # Where the keys are made in this very round; another epoch replaces it.
         self.context = RoundContext.of(round_, Epoch(id=round_.id, leader=round_.leader), self.records)
 
@@ -85,6 +100,8 @@ class RoundInPlay:
         """All stages; gives those who confirmed, and the keys."""
         if keys is None:
             keys = yield from self.set_up()
+        else:
+            yield from self.find_leader()
         self.context = RoundContext.of(self.round, keys.epoch, self.records)
         try:
             aggregator = self.protocol.aggregator(self.engine, self.round, keys.public, self.rng)
@@ -93,7 +110,9 @@ class RoundInPlay:
         playing = aggregator.play()
         ask = next(playing)
         while True:
-            replies = yield self._exchange(ask, aggregator, keys)
+            exchange = self._exchange(ask, aggregator, keys)
+            replies = yield exchange
+            self._silent = (self._silent | exchange.requests.keys()) - replies.keys()
             try:
                 ask = playing.send(self._opened(ask.stage, replies))
             except StopIteration as done:
@@ -129,9 +148,38 @@ class RoundInPlay:
             bundles=made.bundles,
         )
 
+    def find_leader(self) -> Step:
+        """Make sure that the leader is there before anybody uploads: without it their uploads would be in vain."""
+        leader, challenge = self.round.leader, self.rng.draw(CHALLENGE_BYTES.start)
+        replies = yield self._requests(Stage.HELLO, {leader: Hello(challenge=challenge)})
+        if leader not in replies:
+            raise self._leader_failed("It did not answer at stage hello.")
+
+    def void(self) -> Step:
+        """Have all who could open this round sign that they never will, and tell those who uploaded; whether it worked.
+
+        Openers who were silent are not asked again, and the round costs its releases then.
+        """
+        if not self._asked_to_submit:
+            return True
+        openers = self.protocol.openers(self.round)
+        if self._silent.intersection(openers):
+            return False
+        message = Void(opening=self.opening, epoch=self.context.epoch)
+        replies = yield self._requests(Stage.VOID, dict.fromkeys(openers, message))
+        try:
+            signed = [self.context.open_reply(replies[name], name, Stage.VOID) for name in openers]
+        except (KeyError, RemoteProtocolError):
+            return False
+        proofs = tuple(self.context.proof(reply) for reply in signed)
+        uploaded = [party for stage, party in self._proofs if stage is Stage.SUBMIT]
+        yield self._requests(Stage.VOIDED, dict.fromkeys(uploaded, Voided(round=self.round.id, proofs=proofs)))
+        return True
+
     def _exchange(self, ask: Ask, aggregator: Aggregator, keys: EpochKeys) -> Exchange:
         """What the protocol asks, in the words that vaults expect: with keys, proofs, and the answer for checkers."""
         if ask.stage is Stage.SUBMIT:
+            self._asked_to_submit = True
             return self._requests(
                 ask.stage,
                 {

@@ -151,5 +151,6 @@ def _show(summary: Summary) -> None:
         typer.echo(f"Dropped out: {', '.join(summary.dropouts)}.")
     for tried in summary.attempts:
         if tried.failure is not None:
-            typer.echo(f"An attempt led by {tried.leader} failed: {tried.failure}")
+            cost = "It has cost no release." if tried.void else "It may have cost the members who took part a release."
+            typer.echo(f"An attempt led by {tried.leader} failed: {tried.failure} {cost}")
     typer.echo("Members see the result with: fheval vault rounds")

@@ -124,6 +124,8 @@ def _state(each: History) -> str:
     """How a round stands; a result that was released stays so, whatever came after it."""
     if each.verdict is not None:
         return each.verdict.ending.value
+    if each.void:
+        return "void"
     return "aborted" if each.aborted is not None else "open"
 
 

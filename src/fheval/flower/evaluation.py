@@ -24,8 +24,8 @@ _LOOK_EVERY = 0.3
 _ASK_EVERY = 20.0
 # From the outcome to the end of the run, and for starting the app: processes that load much.
 _SLACK = 180.0
-# Set-up, submit, pads, result (asked twice at most) and broadcast.
-_EXCHANGES = 6
+# Set-up, submit, pads, result (asked twice at most) and broadcast; two to void what has failed.
+_EXCHANGES = 8
 
 _KINDS: dict[str, type[FhevalError]] = {
     kind.__name__: kind

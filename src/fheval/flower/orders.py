@@ -28,11 +28,12 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TriedRound(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt: its round, its leader, and why it failed, if it did."""
+    """One attempt: its round, its leader, and why it failed, if it did; one that is `void` has cost no release."""
 
     round: str
     leader: str
     failure: str | None
+    void: bool
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from fheval.consortium import Identity, MemberRecord, Roster, sign, verify
 from fheval.errors import RemoteProtocolError
 from fheval.party.messages import REFUSAL, Epoch, Proof, Reply, binding
 from fheval.protocols import PROTOCOLS, Protocol
-from fheval.protocols.base import Answer, Stage
+from fheval.protocols.base import Answer, Receipt, Stage
 from fheval.protocols.round import AGGREGATOR, NONCE_BYTES, Round
 
 
@@ -99,6 +99,19 @@ class RoundContext:
                 culprit=AGGREGATOR,
             )
         self._check(leader, Stage.RESULT, _payload(sha256(body).digest(), b""), proofs[0].signature)
+
+    def check_voided(self, proofs: Sequence[Proof]) -> None:
+        """Vault: everyone who could open this round must have signed that it never will."""
+        openers = self.protocol.openers(self.round)
+        if tuple(proof.party for proof in proofs) != openers:
+            raise RemoteProtocolError(
+                "A round is said to be void by others than those who could open it. It still counts.",
+                step=Stage.VOIDED.value,
+                culprit=AGGREGATOR,
+            )
+        promise = sha256(wire.encode(Receipt(round=self.round.id))).digest()
+        for proof in proofs:
+            self._check(proof.party, Stage.VOID, _payload(promise, b""), proof.signature)
 
     def _check(self, sender: str, stage: Stage, payload: bytes, signature: bytes) -> None:
         if sender not in self.members:

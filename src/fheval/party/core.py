@@ -23,6 +23,7 @@ from fheval.party.context import RoundContext
 from fheval.party.data_set import DataSet
 from fheval.party.ledger import Entry, Ledger, RoundRecord
 from fheval.party.messages import (
+    CHALLENGE_BYTES,
     REFUSAL,
     REQUESTS,
     Epoch,
@@ -34,6 +35,8 @@ from fheval.party.messages import (
     Request,
     SetUp,
     Submit,
+    Void,
+    Voided,
 )
 from fheval.party.steps import Answered, Steps
 from fheval.party.terms import check_round
@@ -42,8 +45,9 @@ from fheval.protocols.round import AGGREGATOR, Ending, Round
 from fheval.secrets import Randomness, SystemRandomness
 from fheval.study import Study
 
+Asked = SetUp | Submit | Relay | Void | Voided
+
 REQUEST_LIMIT = wire.DEFAULT_LIMIT
-CHALLENGE_BYTES = range(16, 65)
 
 _LONGEST_REASON = 400
 
@@ -103,13 +107,13 @@ class VaultCore:
         message: Any = wire.decode(asked.body, expected, sender=AGGREGATOR, limit=REQUEST_LIMIT)
         if expected is Hello:
             return self._greeting(message)
-        round_id = message.round if expected is Relay else message.opening.call.id
+        round_id = message.round if isinstance(message, (Relay, Voided)) else message.opening.call.id
         record = self._ledger.round(round_id)
         request = sha256(data).digest()
         if record is None:
             return self._first_answer(None, asked.stage, message, request)
         try:
-            _require_going(record)
+            _require_going(record, asked.stage)
             if asked.stage in record.answered:
                 return self._same_answer(record, asked.stage, request)
             return self._first_answer(record, asked.stage, message, request)
@@ -134,9 +138,7 @@ class VaultCore:
         _log.info("Round %s, stage %s: the same answer again.", record.opening.call.id, stage.value)
         return reply
 
-    def _first_answer(
-        self, record: RoundRecord | None, stage: Stage, message: SetUp | Submit | Relay, request: bytes
-    ) -> bytes:
+    def _first_answer(self, record: RoundRecord | None, stage: Stage, message: Asked, request: bytes) -> bytes:
         now = self._clock()
         opening, epoch = _described(record, message)
         steps, study = self._steps, Study.from_bytes(opening.study)
@@ -150,6 +152,10 @@ class VaultCore:
             answered = steps.submit(context, study, message, now=now)
         elif isinstance(message, Relay) and record is not None:
             answered = steps.relay(context, stage, message, record, now=now)
+        elif isinstance(message, Voided):
+            answered = steps.voided(context, message)
+        else:
+            answered = steps.void(context)
         answer = answered.answer
         reply = context.reply(steps.kit.identity, stage, answer)
         self._ledger.record(
@@ -163,6 +169,7 @@ class VaultCore:
                 roster=answer.roster,
                 use=answered.use,
                 verdict=answer.verdict,
+                void=answered.void,
             ),
             at=now,
         )
@@ -194,19 +201,26 @@ class VaultCore:
         return wire.encode(Reply(stage=Stage.HELLO, round=challenge, sender=self.name, body=body, signature=signature))
 
 
-def _require_going(record: RoundRecord) -> None:
+def _require_going(record: RoundRecord, stage: Stage) -> None:
+    if stage in (Stage.VOID, Stage.VOIDED):
+        # What was given up for another reason may be given up in this way as well.
+        return
+    if record.void or Stage.VOID in record.answered:
+        raise RemoteProtocolError(
+            f"Round {record.opening.call.id} is void. Start a new round.", step="round", culprit=AGGREGATOR
+        )
     if record.aborted:
         raise RemoteProtocolError(
             f"Round {record.opening.call.id} was aborted before. Start a new round.", step="round", culprit=AGGREGATOR
         )
 
 
-def _described(record: RoundRecord | None, message: SetUp | Submit | Relay) -> tuple[Opening, Epoch]:
+def _described(record: RoundRecord | None, message: Asked) -> tuple[Opening, Epoch]:
     """The round and epoch that a request is about; what was said of them before must still hold."""
     if isinstance(message, SetUp):
         call = message.opening.call
         told = message.opening, Epoch(id=call.id, leader=call.leader)
-    elif isinstance(message, Submit):
+    elif isinstance(message, (Submit, Void)):
         told = message.opening, message.epoch
     elif record is None:
         raise RemoteProtocolError(
@@ -233,7 +247,12 @@ def _called(study: Study, opening: Opening) -> Round:
 def _require_next(context: RoundContext, me: str, answered: Iterable[Stage], stage: Stage) -> None:
     """Refuse a stage that does not follow those that were answered; keys are made first, if at all, by the leader."""
     before = tuple(answered)
-    if stage is Stage.SETUP:
+    if stage in (Stage.VOID, Stage.VOIDED):
+        # Before it has said anything about the uploads, and a party only once it has submitted.
+        early = {Stage.SETUP, Stage.SUBMIT, Stage.VOID}.issuperset(before)
+        concerned = me in context.protocol.openers(context.round) if stage is Stage.VOID else Stage.SUBMIT in before
+        allowed = early and concerned
+    elif stage is Stage.SETUP:
         allowed = me == context.round.leader and not before
     else:
         done = sum(each is not Stage.SETUP for each in before)

@@ -41,13 +41,14 @@ class EpochBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundRecord:
-    """What the ledger knows of a round that goes on: what it is about, and the stages answered, in their order."""
+    """What the ledger knows of a round: what it is about, the stages answered, in their order, and if it is over."""
 
     opening: Opening
     epoch: Epoch
     answered: dict[Stage, bytes]
     roster: tuple[str, ...] | None
     aborted: bool
+    void: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +81,7 @@ class Entry:
     roster: tuple[str, ...] | None = None
     use: Use | None = None
     verdict: Verdict | None = None
+    void: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,7 @@ class History:
     verdict: Verdict | None
     ended: datetime | None
     aborted: str | None
+    void: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +195,8 @@ class Ledger:
         if entry.verdict is not None:
             content = verdict_to_bytes(entry.verdict)
             self._insert("endings", round=round_id, ending=entry.verdict.ending.value, verdict=content, at=when)
+        if entry.void:
+            self._insert_once("voids", round=round_id, at=when)
 
     def abort(self, round_id: str, reason: str, *, at: datetime) -> None:
         """Note that a round goes no further here, whatever comes."""
@@ -236,6 +241,7 @@ class Ledger:
             answered={Stage(stage): request for stage, request in answered},
             roster=None if roster is None else msgspec.msgpack.decode(roster[0], type=tuple[str, ...]),
             aborted=self._row("SELECT 1 FROM aborts WHERE round = ?", round_id) is not None,
+            void=self._is_void(round_id),
         )
 
     def reply(self, round_id: str, stage: Stage) -> bytes | None:
@@ -263,21 +269,25 @@ class Ledger:
         """How many releases a data set has had, or may have had.
 
         A release counts from the moment the party's counts leave the vault, because from then on nothing that the
-        party does prevents it. Whatever the round ends with, it is never given back: from the number of rounds that a
-        vault still answers, the aggregator would learn which of its answers were accepted.
+        party does prevents it. Whatever the round ends with, it is not given back: from the number of rounds that a
+        vault still answers, the aggregator would learn which of its answers were accepted. A round that is void has
+        ended before there was an answer, and does not count.
         """
-        row = self._row("SELECT COALESCE(SUM(releases), 0) FROM uses WHERE data_set = ?", data_set)
+        row = self._row("SELECT COALESCE(SUM(releases), 0) FROM spent WHERE data_set = ?", data_set)
         return 0 if row is None else int(row[0])
 
     def rounds_of(self, study: bytes) -> int:
         """In how many rounds of a study, named by its hash, this party's counts have left the vault."""
-        row = self._row("SELECT COUNT(*) FROM uses JOIN rounds ON rounds.id = uses.round WHERE study = ?", study)
+        row = self._row("SELECT COUNT(*) FROM spent WHERE study = ?", study)
         return int(row[0])
 
     def place(self) -> Place | None:
         """Which ledger this is; None for one that was just made."""
         row = self._row("SELECT ledger, member, directory FROM places ORDER BY number DESC LIMIT 1")
         return None if row is None else Place(id=row[0], member=row[1], directory=row[2])
+
+    def _is_void(self, round_id: str) -> bool:
+        return self._row("SELECT 1 FROM voids WHERE round = ?", round_id) is not None
 
     def policy_version(self) -> int | None:
         """The highest policy version that was ever used."""
@@ -303,6 +313,7 @@ class Ledger:
             verdict=None if ending is None else verdict_from_bytes(ending[0]),
             ended=None if ending is None else datetime.fromisoformat(ending[1]),
             aborted=None if abort is None else abort[0],
+            void=self._is_void(round_id),
         )
 
     # SQL

@@ -13,7 +13,8 @@ from pathlib import Path
 from fheval.consortium.files import check_private_directory
 from fheval.errors import ConfigError
 
-# 2: a round is described by its study and its call. 3: a ledger knows whose it is and where it lies.
+# 2: a round is described by its study and its call. 3: a ledger knows whose it is and where it lies, and rounds
+# may be void.
 SCHEMA_VERSION = 3
 
 _PERMANENT = {
@@ -29,6 +30,7 @@ _PERMANENT = {
     "uses": "round TEXT PRIMARY KEY REFERENCES rounds (id), data_set TEXT NOT NULL, releases INTEGER NOT NULL",
     "endings": "round TEXT PRIMARY KEY REFERENCES rounds (id), ending TEXT NOT NULL, verdict BLOB NOT NULL, "
     "at TEXT NOT NULL",
+    "voids": "round TEXT PRIMARY KEY REFERENCES rounds (id), at TEXT NOT NULL",
     "aborts": "round TEXT PRIMARY KEY REFERENCES rounds (id), reason TEXT NOT NULL, at TEXT NOT NULL",
 }
 
@@ -47,8 +49,15 @@ def _kept(table: str) -> list[str]:
     ]
 
 
+# What counts: the uses of all rounds that are not void.
+_SPENT = (
+    "SELECT uses.round, uses.data_set, uses.releases, rounds.study FROM uses JOIN rounds ON rounds.id = uses.round "
+    "WHERE uses.round NOT IN (SELECT round FROM voids)"
+)
+
 STATEMENTS: tuple[str, ...] = (
     *(f"CREATE TABLE {table} ({columns})" for table, columns in (_PERMANENT | _PASSING).items()),
+    f"CREATE VIEW spent AS {_SPENT}",
     *(statement for table in _PERMANENT for statement in _kept(table)),
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )

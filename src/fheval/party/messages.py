@@ -47,6 +47,9 @@ class Opening(Message, frozen=True, kw_only=True):
 # Requests
 
 
+CHALLENGE_BYTES = range(16, 65)
+
+
 class Hello(Message, frozen=True, kw_only=True):
     """Who are you? Changes nothing, may be asked at any time. The challenge has 16 to 64 bytes."""
 
@@ -78,6 +81,20 @@ class Relay(Message, frozen=True, kw_only=True):
     body: Blob
     proofs: tuple[Proof, ...] = ()
     shown: Blob | None = None
+
+
+class Void(Message, frozen=True, kw_only=True):
+    """To whoever can open the round, which has failed: never do so."""
+
+    opening: Opening
+    epoch: Epoch
+
+
+class Voided(Message, frozen=True, kw_only=True):
+    """To every party: all who could have opened the round have signed that they never will."""
+
+    round: str
+    proofs: tuple[Proof, ...]
 
 
 # Replies
@@ -121,7 +138,13 @@ class Refusal(Message, frozen=True, kw_only=True):
 REFUSAL = encode(Refusal())
 
 # Every stage of a protocol but the first is a `Relay`.
-REQUESTS: dict[Stage, type[Message]] = {Stage.HELLO: Hello, Stage.SETUP: SetUp, Stage.SUBMIT: Submit}
+REQUESTS: dict[Stage, type[Message]] = {
+    Stage.HELLO: Hello,
+    Stage.SETUP: SetUp,
+    Stage.SUBMIT: Submit,
+    Stage.VOID: Void,
+    Stage.VOIDED: Voided,
+}
 
 
 def request(stage: Stage, body: Message) -> bytes:

@@ -17,9 +17,9 @@ from fheval.party.context import RoundContext
 from fheval.party.data_set import DataSet
 from fheval.party.epoch import Keyring, make_keys
 from fheval.party.ledger import EpochBytes, Ledger, RoundRecord, Use
-from fheval.party.messages import Relay, Submit
+from fheval.party.messages import Relay, Submit, Voided
 from fheval.party.terms import releases_of
-from fheval.protocols.base import Answer, Seat, Stage
+from fheval.protocols.base import Answer, Receipt, Seat, Stage
 from fheval.protocols.round import AGGREGATOR, PartySecrets
 from fheval.secrets import Randomness
 from fheval.study import Study
@@ -32,6 +32,7 @@ class Answered:
     answer: Answer
     keys: EpochBytes | None = None
     use: Use | None = None
+    void: bool = False
 
 
 class Steps:
@@ -95,6 +96,23 @@ class Steps:
             shown=None if message.shown is None else bytes(message.shown),
         )
         return Answered(answer=context.protocol.answer(seat, stage, body))
+
+    def void(self, context: RoundContext) -> Answered:
+        """Opener: never open this round, of which it has told nobody anything but its own upload.
+
+        Why a party may take its releases back when all openers have signed this: without them the uploads stay under
+        their pads (or under the FHE key), so that there was no release and never will be. Why the aggregator learns
+        nothing from it: it is signed before the openers have seen an answer, and refused afterwards, so that a round
+        in which something was accepted or refused cannot be told from another by the number of rounds that are left.
+        One of several openers gets its own releases back when it hears that the others have signed, too.
+        """
+        alone = context.protocol.openers(context.round) == (self.me,)
+        return Answered(answer=Answer(body=Receipt(round=context.round.id)), void=alone)
+
+    def voided(self, context: RoundContext, message: Voided) -> Answered:
+        """Party: take back the releases of a round that nobody will open."""
+        context.check_voided(message.proofs)
+        return Answered(answer=Answer(body=Receipt(round=context.round.id)), void=True)
 
     def _seat(self, context: RoundContext, secrets: PartySecrets, **others: object) -> Seat:
         engine = self._engine(context)

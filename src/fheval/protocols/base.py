@@ -52,7 +52,10 @@ _FAILURES = (FhevalError, ArithmeticError, LookupError, RuntimeError, TypeError,
 
 
 class Stage(str, Enum):
-    """What a member can be asked: `hello` at any time, `setup` for a new set of keys, the others once in a round."""
+    """What a member can be asked: `hello` at any time, `setup` for a new set of keys, the others once in a round.
+
+    `void` and `voided` end a round that has failed: nobody will open it, so that it has cost nobody a release.
+    """
 
     HELLO = "hello"
     SETUP = "setup"
@@ -60,6 +63,8 @@ class Stage(str, Enum):
     PADS = "pads"
     RESULT = "result"
     BROADCAST = "broadcast"
+    VOID = "void"
+    VOIDED = "voided"
 
 
 class Asked(Enum):
@@ -365,6 +370,10 @@ class Protocol(ABC):
         """What a member is asked in a round, in this order."""
         return tuple(step.stage for step in self.steps if step.asked is not Asked.LEADER or me == round_.leader)
 
+    def openers(self, round_: Round) -> tuple[str, ...]:
+        """The members without whom nobody can open the round: it is void once all of them refuse for good."""
+        return round_.parties
+
     def answer(self, seat: Seat, stage: Stage, body: bytes) -> Answer:
         """A member's answer at a stage: `answer_submit`, and so on."""
         found: Answer = getattr(self, f"answer_{stage.value}")(seat, body)
@@ -417,6 +426,10 @@ class OpenedByLeader(Protocol):
 
     def opens(self, round_: Round, party: str) -> bool:
         return party == round_.leader or party in round_.checkers
+
+    def openers(self, round_: Round) -> tuple[str, ...]:
+        """The leader: it alone speaks for the pads, and whoever checks opens only what the leader has opened."""
+        return (round_.leader,)
 
     def answer_result(self, seat: Seat, body: bytes) -> Answer:
         """Leader: open the answer for those whose pads it gave, and seal what it found."""
