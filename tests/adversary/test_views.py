@@ -13,7 +13,7 @@ from fheval.field import Residues
 from fheval.protocols import PROTOCOLS, padded, padded_verified, padding, paper_malicious, paper_semi_honest
 from fheval.protocols.blinded_ratio import FloatVector
 from fheval.protocols.padded import SlotLayout
-from fheval.protocols.padding import LinearCircuit, Words
+from fheval.protocols.padding import LinearCircuit, PadLimbs
 from fheval.protocols.round import Round, pad_seed
 from fheval.secrets import Randomness, Secret, new_seed
 from fheval_lab.attacks import Consortium
@@ -34,15 +34,15 @@ LAYOUTS: dict[str, Callable[[Round], SlotLayout]] = {
     "padded-verified": padded_verified.lay_out,
 }
 
-Pad = Callable[[Secret[bytes], Round, bytes, int], Words]
+Pad = Callable[[Secret[bytes], Round, bytes, int], PadLimbs]
 HONEST = padding.pad
 
 
-def no_pad(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> Words:
+def no_pad(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> PadLimbs:
     return np.zeros(4 * values, dtype=np.uint32)
 
 
-def narrow_pad(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> Words:
+def narrow_pad(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> PadLimbs:
     """Numbers of 45 bits."""
     words = HONEST(seed, round_, nonce, values).reshape(-1, 4).copy()
     words[:, 1] >>= np.uint32(19)
@@ -50,15 +50,15 @@ def narrow_pad(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) ->
     return words.reshape(-1)
 
 
-def pad_of_party(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> Words:
+def pad_of_party(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> PadLimbs:
     return HONEST(seed, EVERY, bytes(16), values)
 
 
-def pad_of_round(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> Words:
+def pad_of_round(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> PadLimbs:
     return HONEST(Secret(bytes(32)), round_, bytes(16), values)
 
 
-def pad_that_primes_share(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> Words:
+def pad_that_primes_share(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> PadLimbs:
     return np.tile(HONEST(seed, round_, nonce, values // 4), 4)
 
 
@@ -125,7 +125,7 @@ def _values(protocol: str, round_: Round, master: Secret[bytes], rng: Randomness
             yield from map(tuple, words.reshape(-1, 4).tolist())
 
 
-def pad_without_nonce(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> Words:
+def pad_without_nonce(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> PadLimbs:
     return HONEST(seed, round_, bytes(16), values)
 
 

@@ -147,12 +147,16 @@ def test_everyone_with_the_seed_derives_the_same_pad_and_a_longer_one_goes_on_wh
 
 
 @given(st.lists(st.integers(0, 2**128 - 1), min_size=1, max_size=6), st.sampled_from([3, 101, *PRIMES]))
-def test_words_are_reduced_as_the_integers_that_they_are(values: list[int], prime: int) -> None:
-    words = np.frombuffer(b"".join(value.to_bytes(16, "little") for value in values), dtype="<u4").astype(np.uint64)
-    (found,) = padding.reduced(words, [prime])
-    assert found.tolist() == [value % prime for value in values]
-    # So many sums of words do not overflow either.
-    (found,) = padding.reduced(words * np.uint64(2**32 - 1), [prime])
+def test_limbs_are_reduced_as_the_integers_that_they_are(values: list[int], prime: int) -> None:
+    data = b"".join(value.to_bytes(16, "little") for value in values)
+    limbs = np.frombuffer(data, dtype="<u4").astype(np.uint64)
+    for found in (
+        *padding.reduced(limbs, 32, [prime]),
+        *padding.reduced(np.frombuffer(data, dtype="<u8"), 64, [prime]),
+    ):
+        assert found.tolist() == [value % prime for value in values]
+    # So many sums of limbs do not overflow either.
+    (found,) = padding.reduced(limbs * np.uint64(2**32 - 1), 32, [prime])
     assert found.tolist() == [value * (2**32 - 1) % prime for value in values]
 
 
@@ -160,8 +164,7 @@ def test_words_are_reduced_as_the_integers_that_they_are(values: list[int], prim
 def test_pads_are_uniform(modulus: int) -> None:
     """For a small modulus a sum modulo a power of two would show at once."""
     count = 200_000
-    words = pad(SEED, a_round("padded", 3), bytes(16), count).astype(np.uint64)
-    (drawn,) = padding.reduced(words, [modulus])
+    (drawn,) = padding.reduced(pad(SEED, a_round("padded", 3), bytes(16), count).view("<u8"), 64, [modulus])
     assert int(drawn.max()) < modulus
     bins = min(modulus, 97)
     observed = np.bincount(drawn.astype(np.int64) % bins, minlength=bins)

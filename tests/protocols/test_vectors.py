@@ -106,7 +106,7 @@ def test_digest_of_a_round_and_the_pads_under_it(case: dict[str, Any]) -> None:
     assert round_.digest.hex() == case["digest"]
     primes = VECTORS["primes"][:2]
     found = {
-        party: reduced(pad(pad_seed(MASTER, party), round_, NONCES[party], 6).astype(np.uint64), primes)
+        party: reduced(pad(pad_seed(MASTER, party), round_, NONCES[party], 6).view("<u8"), 64, primes)
         for party in PARTIES
     }
     assert {party: [each.tolist() for each in values] for party, values in found.items()} == case["pads"]

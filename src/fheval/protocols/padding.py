@@ -38,10 +38,9 @@ Factors = tuple[Residues, Residues]
 BYTES_PER_VALUE = 6
 _LIMBS = 3
 
-# A value of a pad is 128 bits of key stream, as four words.
-_WORDS = 4
-_WORD_BYTES = 4
-Words = npt.NDArray[np.uint32]
+# Of key stream for each value of a pad: its 46 bits, and enough to spare that no residue is favoured.
+_PAD_BITS = 128
+PadLimbs = npt.NDArray[np.uint32]
 
 # Small uploads are added in blocks that stay in the cache, a larger one by itself, which spares copying it; the memory
 # in use does not depend on the number of parties.
@@ -102,29 +101,29 @@ def parameter_sets(primes: Sequence[int]) -> list[Parameters]:
     return [bfv_linear(prime) for prime in primes]
 
 
-def pad(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> Words:
-    """The pad of one upload, before it is reduced: integers of 128 bits, each as four words, never used again.
+def pad(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> PadLimbs:
+    """The pad of one upload, before it is reduced: integers of 128 bits, as limbs of 32, never used again.
 
     `seed` is the party's own. One call of the stream cipher makes the pad for all primes. Reduced modulo a prime t, an
     integer is uniform over F_t up to a statistical distance of t/2^130, or 2^-84 for primes of 46 bits: of the 2^128
     integers, each residue has one more or less. A whole upload of a million values is within 2^-64 of uniform.
     """
     stream = Stream(expand(seed, "padded/pad", round_.digest, nonce))
-    return np.frombuffer(stream.draw(_WORDS * _WORD_BYTES * values), dtype="<u4")
+    return np.frombuffer(stream.draw(_PAD_BITS // 8 * values), dtype="<u4")
 
 
-def reduced(words: npt.NDArray[np.uint64], primes: Sequence[int]) -> list[Residues]:
-    """Σ_k words_k·2^(32k) mod t for each prime, from the words of a pad or from the sums of the words of pads."""
-    parts = words.reshape(len(primes), -1, _WORDS)
-    return [_reduced(part, prime) for part, prime in zip(parts, primes, strict=True)]
+def reduced(limbs: npt.NDArray[np.uint64], bits: int, primes: Sequence[int]) -> list[Residues]:
+    """Integers of 128 bits modulo each prime, from their limbs of so many bits, which may be sums over many pads."""
+    parts = limbs.reshape(len(primes), -1, _PAD_BITS // bits)
+    return [_reduced(part, bits, prime) for part, prime in zip(parts, primes, strict=True)]
 
 
-def _reduced(words: npt.NDArray[np.uint64], prime: int) -> Residues:
+def _reduced(limbs: npt.NDArray[np.uint64], bits: int, prime: int) -> Residues:
     modulus = np.uint64(prime)
-    total = words[:, 0] % modulus
-    for index in range(1, _WORDS):
-        shift = pow(2, 32 * index, prime)
-        total = field.add(total, field.multiply(words[:, index] % modulus, shift, prime), prime)
+    total = limbs[:, 0] % modulus
+    for index in range(1, limbs.shape[1]):
+        shifted = field.multiply(limbs[:, index] % modulus, pow(2, bits * index, prime), prime)
+        total = field.add(total, shifted, prime)
     return total
 
 
@@ -144,8 +143,7 @@ def party_pad(
     round_: Round, secrets: PartySecrets, nonce: bytes, primes: Sequence[int], hidden: Sequence[Residues]
 ) -> bytes:
     """Party: y = x + pad mod t for each prime, packed; there are as many values for each."""
-    words = pad(secrets.pad_seed, round_, nonce, sum(map(len, hidden))).astype(np.uint64)
-    pads = reduced(words, primes)
+    pads = reduced(pad(secrets.pad_seed, round_, nonce, sum(map(len, hidden))).view("<u8"), 64, primes)
     return pack([field.add(values, own, prime) for values, own, prime in zip(hidden, pads, primes, strict=True)])
 
 
@@ -233,13 +231,13 @@ def leader_pad_sums(
 ) -> list[Residues]:
     """Leader: R = Σ_{m ∈ roster} pad_m for each prime.
 
-    Words are added up as they come out of the cipher and reduced once: 2^32 parties do not overflow.
+    Limbs are added up as they come out of the cipher and reduced once: 2^32 parties do not overflow.
     """
     values = len(primes) * count
-    total = np.zeros(_WORDS * values, dtype=np.uint64)
+    total = np.zeros(_PAD_BITS // 32 * values, dtype=np.uint64)
     for party, nonce in zip(roster, split_nonces(nonces, roster), strict=True):
         total += pad(secrets.pad_seed_of(party), round_, nonce, values)
-    return reduced(total, primes)
+    return reduced(total, 32, primes)
 
 
 def leader_encrypt(

@@ -137,5 +137,5 @@ def _joint_view(
     (upload,) = reader.totals([prime])
     guesses = [padding.pad(seed, round_, nonce, VALUES) for seed in reachable_seeds(held, victim)]
     guesses.append(padding.pad(held.pad_seed, round_, nonce_of_traitor, VALUES))
-    pads = [padding.reduced(words.astype(np.uint64), [prime])[0] for words in guesses]
+    pads = [padding.reduced(limbs.view("<u8"), 64, [prime])[0] for limbs in guesses]
     return [upload, *((upload + modulus - each) % modulus for each in pads)]
