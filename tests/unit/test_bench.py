@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from fheval.engines import load_engine
 from fheval.protocols import PROTOCOLS
 from fheval_lab.bench import suite as bench_suite
+from fheval_lab.bench.growth import Growth, grow, powers_of_ten
 from fheval_lab.bench.suite import MANY_PARTIES, PARTIES, aggregator_seconds, engine_ratios, work
 from fheval_lab.clear import ClearEngine
 
@@ -71,3 +73,16 @@ def test_short_works_take_turns_until_each_has_lasted(monkeypatch: pytest.Monkey
     works = {("long", 1): lasting("long", 9.0), ("a", 1): lasting("a", 0.1, 0.2, 0.3), ("b", 1): lasting("b", 0.4, 0.4)}
     assert bench_suite._repetition(works) == pytest.approx({("long", 1): 9.0, ("a", 1): 0.2, ("b", 1): 0.4})
     assert played == ["long", "a", "b", "a", "b", "a"]
+
+
+def test_whole_rounds_are_played_for_each_power_of_ten() -> None:
+    lines = list(grow(PADDED, load_engine().name, 100))
+    assert [line.parties for line in lines] == powers_of_ten(100) == [10, 100]
+    assert all(min(line.leader, line.aggregator, line.party, line.megabytes) > 0 and line.holds for line in lines)
+
+
+def test_a_leader_that_takes_too_long_is_told() -> None:
+    rest = {"name": PADDED, "engine": "seal", "aggregator": 1.0, "party": 1.0, "megabytes": 1.0}
+    assert Growth(**rest, parties=10_000, leader=0.5).holds  # type: ignore[arg-type]
+    assert not Growth(**rest, parties=10_000, leader=0.51).holds  # type: ignore[arg-type]
+    assert Growth(**rest, parties=1000, leader=0.51).holds  # type: ignore[arg-type]

@@ -26,6 +26,7 @@ from fheval.protocols.padding import Factors, PadCiphertexts, SlotPlan
 from fheval.protocols.release import RoundedRelease, exact_primes, exact_ratio
 from fheval.protocols.round import (
     AGGREGATOR,
+    NONCE_BYTES,
     Batch,
     Contribution,
     Form,
@@ -200,9 +201,8 @@ class Aggregator(base.Aggregator):
     def receive(self, counts: PaddedCounts) -> None:
         """Step 2: add an upload and forget it."""
         sender = counts.sender
-        if counts.round != self.round.id or sender not in self.awaited:
+        if counts.round != self.round.id or sender not in self.awaited or len(counts.nonce) != NONCE_BYTES:
             self._refuse(counts)
-        padding.require_nonce(counts.nonce, counts.sender)
         self.uploads.add(counts.values, sender)
         self.awaited.remove(sender)
         self.roster.append(sender)
@@ -211,6 +211,7 @@ class Aggregator(base.Aggregator):
     def _refuse(self, counts: PaddedCounts) -> NoReturn:
         sender = counts.sender
         self.check_sender(counts)
+        padding.require_nonce(counts.nonce, sender)
         raise RemoteProtocolError(
             f"{sender} came after the roster was closed. Its upload was left out.", step="PaddedCounts", culprit=sender
         )

@@ -33,15 +33,16 @@ Contributions = Mapping[str, Contribution]
 class Watch:
     """Notes how long each role worked and how large each message was.
 
-    `on_work` is called each time a role has finished a piece of work, for progress bars.
+    `on_work` is called each time a role has finished a piece of work, for progress bars; `clock` gives seconds.
     """
 
-    def __init__(self, on_work: Callable[[str], None] | None = None) -> None:
+    def __init__(self, on_work: Callable[[str], None] | None = None, clock: Callable[[], float] | None = None) -> None:
+        self._clock = clock or perf_counter
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.sizes: defaultdict[str, list[int]] = defaultdict(list)
         self._on_work = on_work
         self._role = ""
-        self._since = perf_counter()
+        self._since = self._clock()
 
     @contextmanager
     def working(self, role: str) -> Iterator[None]:
@@ -55,7 +56,7 @@ class Watch:
                 self._on_work(role)
 
     def _turn_to(self, role: str) -> str:
-        now = perf_counter()
+        now = self._clock()
         self.seconds[self._role] += now - self._since
         self._since = now
         before, self._role = self._role, role
