@@ -97,6 +97,54 @@ def test_every_even_grid_is_exact_at_the_floats_around_its_points(start: int) ->
         assert np.array_equal(counts.tp, above)
 
 
+def crowded(count: int) -> Grid:
+    """Points of which several share a cell, some of them neighbouring floats, between points far away."""
+    close = np.geomspace(1e-9, 1e-3, count)
+    neighbours = [1.0]
+    for _ in range(20):
+        neighbours.append(float(np.nextafter(neighbours[-1], 2.0)))
+    return Grid.explicit(sorted({-1e6, *close.tolist(), *neighbours, 1e6}, reverse=True))
+
+
+LARGEST = float(np.finfo(np.float64).max)
+AWKWARD = [
+    *(kind(n) for kind in (Grid.wide, Grid.logit) for n in (2, 3, 4, 10, 999, 1000, 5003, 65536)),
+    *(kind(n, scores="logit") for kind in (Grid.wide, Grid.logit, Grid.even) for n in (2, 3, 4, 101, 1000)),
+    crowded(50),
+    crowded(500),
+    Grid.explicit([LARGEST, 1.0, 0.0, -LARGEST]),
+    Grid.explicit([LARGEST, LARGEST / 2, 0.0, -LARGEST / 2, -LARGEST]),
+    Grid.explicit([1.0, 15e-324, 10e-324, 5e-324, 0.0]),
+    Grid.explicit(np.linspace(5, -3, 1000)),
+]
+
+
+@pytest.mark.parametrize("grid", AWKWARD, ids=repr)
+def test_every_grid_is_exact_at_the_floats_around_its_cuts(grid: Grid) -> None:
+    low, high = grid.score_range
+    cuts = np.clip(grid.cuts, low, high)
+    spread = np.linspace(-1, 1, 2001) * 40 if low < 0 else np.linspace(0, 1, 2001) ** 8
+    near = [cuts]
+    with np.errstate(over="ignore"):
+        for reach in ((high,), (high, high), (low,), (low, low)):
+            near.append(reduce(np.nextafter, reach, cuts))
+    tails = np.array([5e-324, 1e-310, 1e-45, 1e-38, 1 - 2**-53, 0.5, high, max(low, 0.0)])
+    scores = np.clip(np.concatenate([*near, spread, 1 - spread, tails]), low, high)
+    counts = Counts.from_scores(np.ones(len(scores), dtype=np.int8), scores, grid)
+    above = len(scores) - np.searchsorted(np.sort(scores), grid.cuts, side="right")
+    above[0], above[-1] = 0, len(scores)
+    assert np.array_equal(counts.tp, above)
+
+
+def test_rounded_scores_are_counted_as_exactly_as_others() -> None:
+    """All on a point of the even grid, and few of them: both ways to settle a doubt."""
+    grid = Grid.even(1001)
+    rng = np.random.default_rng(5)
+    for scores in (rng.random(5000).round(3), np.where(rng.random(5000) < 0.02, 0.25, rng.random(5000))):
+        counts = Counts.from_scores(np.ones(5000, dtype=np.int8), scores, grid)
+        assert counts.tp[1:-1].tolist() == [int((scores > point).sum()) for point in grid.points[1:-1]]
+
+
 @settings(max_examples=50)
 @given(st.data(), st.integers(3, 200))
 def test_with_one_score_a_bin_the_auc_is_scikit_learns(data: st.DataObject, n: int) -> None:

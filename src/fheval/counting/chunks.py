@@ -133,9 +133,16 @@ def first_bad_label(labels: NDArray[Any]) -> int | None:
     return None if binary.all() else int(np.argmin(binary))
 
 
+def _bits(value: float) -> int:
+    return int(np.float64(value).view(np.uint64))
+
+
 def first_bad_score(scores: NDArray[np.float64], score_range: tuple[float, float]) -> int | None:
     """Return the index of the first score that is not in the closed range; None if all are."""
     low, high = score_range
+    if low == 0.0 and len(scores) and int(scores.view(np.uint64).max()) <= _bits(high):
+        # Seen as unsigned integers, floats from 0 on are in order, and NaNs and negative ones are beyond them all.
+        return None
     # A NaN makes minimum and maximum NaN, and every comparison with it false.
     if not len(scores) or (scores.min() >= low and scores.max() <= high):
         return None
