@@ -74,6 +74,11 @@ def from_integers(values: Sequence[int] | npt.NDArray[np.int64], modulus: int) -
     return np.mod(np.asarray(values, dtype=np.int64), np.int64(modulus)).astype(np.uint64)
 
 
+def from_large_integers(values: Sequence[int], modulus: int) -> Residues:
+    """Reduce integers of any size into [0, modulus)."""
+    return np.array([value % modulus for value in values], dtype=np.uint64)
+
+
 def combine(residues: Sequence[int], moduli: Sequence[int]) -> int:
     """The integer in [0, Π moduli) with these residues (Chinese remainder theorem)."""
     modulus = prod(moduli)

@@ -9,11 +9,10 @@ import pytest
 
 from fheval.engines import Ciphertext, Evaluator
 from fheval.engines.parameters import CKKS_PAPER
-from fheval.field import Residues
 from fheval.protocols import PROTOCOLS, padded, padded_verified, padding, paper_malicious, paper_semi_honest
 from fheval.protocols.blinded_ratio import FloatVector
 from fheval.protocols.padded import SlotLayout
-from fheval.protocols.padding import LinearCircuit, PadLimbs
+from fheval.protocols.padding import LinearCircuit, Mask, PadLimbs
 from fheval.protocols.round import Round, pad_seed
 from fheval.secrets import Randomness, Secret, new_seed
 from fheval_lab.attacks import Consortium
@@ -158,12 +157,13 @@ def without_cover(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def without_masks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left in the slots then is K times a product."""
+    """What is left in the slots then is a pad times what the aggregator multiplied it by."""
 
-    def masks(circuit: LinearCircuit, offsets: Sequence[int], rng: Randomness) -> Residues:
-        return np.zeros(len(circuit.plan.source), dtype=np.uint64)
+    def mask(circuit: LinearCircuit, rng: Randomness) -> Mask:
+        numbers = np.zeros(circuit.plan.slots, dtype=np.uint64)
+        return Mask(numbers=numbers, ciphertext=circuit.evaluator.encrypt(numbers, dropped=1))
 
-    monkeypatch.setattr(LinearCircuit, "masks", masks)
+    monkeypatch.setattr(LinearCircuit, "mask", mask)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -180,7 +180,7 @@ def test_slots_that_are_not_hidden_would_not_look_alike(monkeypatch: pytest.Monk
     assert not used.holds
 
 
-def test_no_quotient_of_slots_is_a_small_fraction() -> None:
+def test_the_leader_finds_no_counts_behind_its_pads() -> None:
     assert divide_slots(Consortium(protocol="padded"), ClearEngine(), rounds=10).holds
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from fheval.errors import CapacityError, PrecisionError
+from fheval.protocols.padding import MOST_PRODUCTS
 from fheval.protocols.round import Form
 from fheval_lab.clear import ClearEngine
 from protocols.rounds import a_round, contributions_of, curve, exact, parameters_of, plain, play, pooled
 
 SLOTS_CKKS = 8192
-SLOTS_BFV = 8192
 
 
 @pytest.fixture
@@ -30,9 +30,9 @@ MOST = [
     pytest.param("paper-semi-honest", {"packing": "compact"}, SLOTS_CKKS // 2, id="compact"),
     pytest.param("paper-malicious", {"splits": 4}, SLOTS_CKKS // 4, id="four-splits"),
     pytest.param("paper-malicious", {"splits": 7}, SLOTS_CKKS // 7, id="seven-splits"),
-    pytest.param("padded", {}, SLOTS_BFV, id="padded"),
-    pytest.param("padded", {"precision": None}, SLOTS_BFV + 1, id="padded-exact"),
-    pytest.param("padded-verified", {}, SLOTS_BFV, id="padded-verified"),
+    pytest.param("padded", {}, MOST_PRODUCTS + 1, id="padded"),
+    pytest.param("padded", {"precision": None}, MOST_PRODUCTS + 1, id="padded-exact"),
+    pytest.param("padded-verified", {}, MOST_PRODUCTS, id="padded-verified"),
 ]
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fheval import field
 from fheval.engines.parameters import plain_moduli
-from fheval.errors import LocalProtocolError, RemoteProtocolError
+from fheval.errors import CapacityError, LocalProtocolError, RemoteProtocolError
 from fheval.protocols import padding
 from fheval.protocols.padding import SlotPlan, UploadSum, pack, packed_size, pad
 from fheval.protocols.round import PartySecrets, pad_seed
@@ -195,31 +195,78 @@ def test_a_pad_hides_every_value_and_comes_off_again() -> None:
 # The slots
 
 
-@given(st.lists(st.integers(1, 7), min_size=1, max_size=12), st.integers(7, 20))
+SHAPES = st.lists(st.lists(st.integers(1, 7), min_size=1, max_size=3), min_size=1, max_size=6)
+
+
+def planned(shape: list[list[int]], slots: int) -> SlotPlan:
+    """A plan whose groups have stretches of these lengths."""
+    bounds = iter(pairwise(np.cumsum([0, *(length for group in shape for length in group)]).tolist()))
+    return SlotPlan.of([[np.arange(*next(bounds)) for _ in group] for group in shape], slots)
+
+
+@given(SHAPES, st.integers(3, 200))
 @settings(max_examples=200)
-def test_groups_fill_sheets_in_order_and_none_is_torn(lengths: list[int], slots: int) -> None:
-    bounds = np.cumsum([0, *lengths])
-    groups = [np.arange(start, stop) for start, stop in pairwise(bounds)]
-    plan = SlotPlan.of(groups, slots)
-    assert plan.source.tolist() == list(range(sum(lengths)))
-    assert plan.lengths.tolist() == lengths
-    # Sheets cover all slots and all groups, in order, and end where a group ends.
-    assert [sheet.slots.start for sheet in plan.sheets] == [0, *(sheet.slots.stop for sheet in plan.sheets[:-1])]
-    assert plan.sheets[-1].slots.stop == sum(lengths)
-    assert [sheet.groups.start for sheet in plan.sheets] == [0, *(sheet.groups.stop for sheet in plan.sheets[:-1])]
-    assert plan.sheets[-1].groups.stop == len(lengths)
-    for sheet in plan.sheets:
-        assert 0 < sheet.slots.stop - sheet.slots.start <= slots
-        assert sheet.slots.stop == bounds[sheet.groups.stop]
-    # And no sheet has room for the next one's first group.
-    for sheet, following in pairwise(plan.sheets):
-        assert sheet.slots.stop - sheet.slots.start + lengths[following.groups.start] > slots
+def test_sheets_are_filled_one_after_the_other(shape: list[list[int]], slots: int) -> None:
+    plan = planned(shape, slots)
+    lengths = [length for group in shape for length in group]
+    products = sum(lengths)
+    assert plan.source.tolist() == list(range(products))
+    assert plan.ends == tuple(np.cumsum([sum(group) for group in shape]))
+    left, right, stretches = np.split(np.arange(2 * products + len(lengths), dtype=np.uint64), [products, 2 * products])
+    sheets = plan.lay(left, stretches, right)
+    assert [len(sheet) for sheet in sheets] == plan.ciphertexts
+    assert len(sheets) == plan.sheets
+    # Everything is there, once, and no ciphertext has more than it holds.
+    assert sorted(np.concatenate([data for sheet in sheets for data in sheet]).tolist()) == list(
+        range(2 * products + len(lengths))
+    )
+    assert max(len(data) for sheet in sheets for data in sheet) <= slots
+    if 2 * products + len(lengths) <= slots:
+        assert plan.ciphertexts == [1]
+        assert plan.used == 2 * products + len(lengths)
+    else:
+        # A right factor lies on its left one.
+        for sheet in sheets:
+            if len(sheet) == 2:
+                upper, lower = sheet
+                assert (lower - upper[: len(lower)] == products).all()
 
 
-def test_sums_and_spread_go_by_groups() -> None:
-    plan = SlotPlan.of([np.array([0, 1]), np.array([2, 3, 4])], 8)
-    assert plan.spread([5, 7]).tolist() == [5, 5, 7, 7, 7]
-    assert plan.sums(np.array([1, 2, 3, 4, 96], dtype=np.uint64), 97) == [3, 6]
+@given(SHAPES, st.integers(3, 200), st.data())
+@settings(max_examples=200)
+def test_sums_go_by_groups_as_products_do(shape: list[list[int]], slots: int, data: st.DataObject) -> None:
+    """Σ w·(left + right) + what is in the stretches' slots, group by group, folded or not."""
+    plan, prime = planned(shape, slots), 97
+    count = len(plan.source)
+    numbers = st.lists(st.integers(0, prime - 1), min_size=count, max_size=count)
+    left, right = (np.array(data.draw(numbers), dtype=np.uint64) for _ in range(2))
+    weights = np.arange(1, len(plan.stretches) + 1, dtype=np.uint64)
+    each, weight = zip(left.tolist(), right.tolist(), strict=True), iter(weights.tolist())
+    products, sums = [], []
+    for group in shape:
+        pairs = [(next(weight), [next(each) for _ in range(length)]) for length in group]
+        products.append(sum(w * a * b for w, some in pairs for a, b in some) % prime)
+        sums.append(sum(w + sum(a + b for a, b in some) for w, some in pairs) % prime)
+    weighted = field.multiply(plan.spread(weights), left, prime)
+    assert plan.by_group(plan.dots(weighted, right, prime), prime).tolist() == products
+    slots_of_result = np.concatenate(
+        [
+            np.sum([np.pad(part, (0, len(sheet[0]) - len(part))) for part in sheet], axis=0)
+            for sheet in plan.lay(left, weights, right)
+        ]
+    ) % np.uint64(prime)
+    assert plan.sums(slots_of_result, prime).tolist() == sums
+    slots_of_result[plan.corrected] += np.uint64(5)
+    assert plan.sums(slots_of_result, prime).tolist() == [(total + 5) % prime for total in sums]
+
+
+def test_a_sum_that_could_overflow_is_refused() -> None:
+    longest = np.arange(padding.MOST_PRODUCTS)
+    plan = SlotPlan.of([[longest]], 8192)
+    full = np.full(plan.used, PRIMES[0] - 1, dtype=np.uint64)
+    assert plan.sums(full, PRIMES[0]).tolist() == [-plan.used % PRIMES[0]]
+    with pytest.raises(CapacityError, match="fewer decision points"):
+        SlotPlan.of([[np.arange(len(longest) + 1)]], 8192)
 
 
 def test_the_primes_are_apart_and_large() -> None:

@@ -90,8 +90,7 @@ class Halving(padded.Aggregator):
     def draw_blinding(self) -> list[tuple[Residues, list[int]]]:
         found = super().draw_blinding()
         for (weights, _), prime in zip(found, self.layout.primes, strict=True):
-            numerator = slice(0, self.layout.plan.ends[0])
-            weights[numerator] = field.multiply(weights[numerator], pow(2, -1, prime), prime)
+            weights[:1] = field.multiply(weights[:1], pow(2, -1, prime), prime)
         return found
 
 

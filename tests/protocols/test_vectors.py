@@ -205,12 +205,12 @@ def test_answers_of_exact_verification(runs: int, case: dict[str, Any]) -> None:
 
 
 def in_slots(cast: Cast, answers: list[list[int]]) -> tuple[tuple[bytes], ...]:
-    """Ciphertexts whose groups add up to these answers: each in its group's last slot."""
+    """Ciphertexts whose groups add up to these answers: each in the slot that makes its group's sum right."""
     plan = layout_of(cast.round).plan
     ciphertexts = []
     for chosen, key, answer in zip(parameters_of(cast.round), cast.secrets.keys, answers, strict=True):
-        slots = np.zeros(len(plan.source), dtype=np.uint64)
-        slots[np.array(plan.ends) - 1] = answer
+        slots = np.zeros(plan.used, dtype=np.uint64)
+        slots[plan.corrected] = answer
         ciphertexts.append((CLEAR.key_holder(chosen, key).encrypt(slots),))
     return tuple(ciphertexts)
 

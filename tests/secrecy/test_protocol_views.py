@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from msgspec import structs
 
-from fheval import Counts, field, wire
+from fheval import Counts, wire
 from fheval.engines import available_engines, load_engine
 from fheval.metrics.registry import auc_contribution
 from fheval.protocols import padding, paper_malicious, paper_semi_honest
 from fheval.protocols.blinded_ratio import MASK_BOUND
-from fheval.protocols.padding import LinearCircuit
-from fheval.secrets import Randomness, Secret, Stream, residues
+from fheval.protocols.padding import LinearCircuit, Mask
+from fheval.secrets import Randomness, Secret, Stream
 from protocols.rounds import Cast, a_round, contributions_of, curve, layout_of, parameters_of
 from protocols.statistics import evenly_filled, look_alike, looks_uniform, unrelated
 
@@ -185,32 +186,35 @@ def padded_answer(engine: str, protocol: str, data: str) -> list[npt.NDArray[np.
     return cast.slots(cast.result_of(aggregator))
 
 
-def true_products(engine: str, protocol: str, data: str, index: int) -> npt.NDArray[np.uint64]:
-    """V_L·V_R in the order of the slots, for one prime: what the slots would hold with nothing but their weight."""
-    cast, uploads = padded_cast(engine, protocol, data)
-    layout = layout_of(cast.round)
-    total = padding.UploadSum(layout.uploaded * len(layout.primes))
+def empty_mask(circuit: LinearCircuit, _: Randomness) -> Mask:
+    """A mask that hides nothing."""
+    numbers = np.zeros(circuit.plan.slots, dtype=np.uint64)
+    return Mask(numbers=numbers, ciphertext=circuit.evaluator.encrypt(numbers, dropped=1))
+
+
+def suggested_weights(engine: str, protocol: str) -> list[int]:
+    """For each prime, how many different weights w the slots of the first stretch suggest to who knows all the rest.
+
+    A slot holds w·Y_R·(−R_L) or w·Y_L·(−R_R), or w·Σ R_L·R_R.
+    """
+    cast, uploads = padded_cast(engine, protocol, "large")
+    aggregator = cast.aggregator()
     for upload in uploads:
-        total.add(upload.values, upload.sender)
-    senders, nonces = [upload.sender for upload in uploads], b"".join(upload.nonce for upload in uploads)
-    pads = padding.leader_pad_sums(cast.round, cast.secrets, senders, nonces, layout.primes, layout.uploaded)
-    prime = layout.primes[index]
-    sums = field.subtract(total.totals(layout.primes)[index], pads[index], prime)
-    left, right = (side[layout.plan.source] for side in layout.factors(sums, prime))
-    return field.multiply(left, right, prime)
-
-
-def distinct_quotients(engine: str, protocol: str) -> list[int]:
-    """For each prime, how many different weights w = slot/product the slots of the first group suggest."""
-    cast, _ = padded_cast(engine, protocol, "large")
-    layout = layout_of(cast.round)
-    found = []
-    for index, (slots, prime) in enumerate(zip(padded_answer(engine, protocol, "large"), layout.primes, strict=True)):
-        group = slice(0, layout.plan.ends[0] - 1)
-        pairs = zip(
-            slots[group].tolist(), true_products(engine, protocol, "large", index)[group].tolist(), strict=False
+        aggregator.receive(upload)
+    factors = aggregator.factors()
+    pads = cast.pads(aggregator.close())
+    # Everything is on one sheet here, of one ciphertext.
+    put = cast.slots(structs.replace(pads, ciphertexts=tuple(only for (only,) in pads.ciphertexts)))
+    answered = cast.slots(aggregator.result(pads))
+    plan, found = aggregator.layout.plan, []
+    for prime, (left, right), bottom, slots in zip(aggregator.layout.primes, factors, put, answered, strict=True):
+        ones = np.ones(len(plan.stretches), dtype=np.uint64)
+        ((multipliers,),) = plan.lay(right[plan.source], ones, left[plan.source])
+        first = range(plan.stretches[0])
+        chosen = [*first, *(plan.used - len(plan.source) + product for product in first)]
+        found.append(
+            len({int(slots[i]) * pow(int(bottom[i]) * int(multipliers[i]), -1, prime) % prime for i in chosen})
         )
-        found.append(len({slot * pow(product, -1, prime) % prime for slot, product in pairs if product}))
     return found
 
 
@@ -220,7 +224,7 @@ def distinct_quotients(engine: str, protocol: str) -> list[int]:
 def test_the_residues_of_a_result_are_uniform_in_used_and_unused_slots(engine: str, protocol: str, data: str) -> None:
     cast, _ = padded_cast(engine, protocol, data)
     layout = layout_of(cast.round)
-    used = len(layout.plan.source)
+    used = layout.plan.used
     answers = [padded_answer(engine, protocol, data) for _ in range(3)]
     for prime, *slots in zip(layout.primes, *answers, strict=True):
         assert evenly_filled(np.concatenate([each[used:] for each in slots]), 64, prime)
@@ -232,8 +236,8 @@ def test_the_residues_of_a_result_are_uniform_in_used_and_unused_slots(engine: s
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("protocol", ["padded", "padded-verified"])
 def test_only_the_sums_of_groups_mean_something(engine: str, protocol: str) -> None:
-    """Without the mask every slot is its product times one weight; with it every slot suggests another weight."""
-    assert min(distinct_quotients(engine, protocol)) > 25
+    """Without the mask every slot suggests one and the same weight, with it each another."""
+    assert min(suggested_weights(engine, protocol)) > 50
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -241,25 +245,16 @@ def test_only_the_sums_of_groups_mean_something(engine: str, protocol: str) -> N
 def test_without_the_mask_every_slot_would_mean_something(
     engine: str, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def offsets_only(self: LinearCircuit, offsets: list[int], _: Randomness) -> npt.NDArray[np.uint64]:
-        vector = np.zeros(len(self.plan.source), dtype=np.uint64)
-        vector[np.array(self.plan.ends) - 1] = [offset % self.prime for offset in offsets]
-        return vector
-
-    monkeypatch.setattr(LinearCircuit, "masks", offsets_only)
-    # In `padded` the first group has one weight for num and one for den, which is its last slot and left out.
-    assert max(distinct_quotients(engine, protocol)) == 1
+    monkeypatch.setattr(LinearCircuit, "mask", empty_mask)
+    assert max(suggested_weights(engine, protocol)) == 1
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_without_random_numbers_unused_slots_would_not_be_uniform(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def short_vectors_only(rng: Randomness, modulus: int, count: int) -> npt.NDArray[np.uint64]:
-        return residues(rng, modulus, count) if count < 1000 else np.zeros(count, dtype=np.uint64)
-
-    monkeypatch.setattr(padding, "residues", short_vectors_only)
+    monkeypatch.setattr(LinearCircuit, "mask", empty_mask)
     cast, _ = padded_cast(engine, "padded", "large")
     slots = padded_answer(engine, "padded", "large")[0]
-    assert not evenly_filled(slots[len(layout_of(cast.round).plan.source) :], 64, layout_of(cast.round).primes[0])
+    assert not evenly_filled(slots[layout_of(cast.round).plan.used :], 64, layout_of(cast.round).primes[0])
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -116,7 +116,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         "draw",
         note(RoundedRelease.draw, lambda drawn: tuple((b.scale, b.tilt, b.noise_x, b.noise_z) for b in drawn)),
     )
-    monkeypatch.setattr(LinearCircuit, "masks", note(LinearCircuit.masks, lambda mask: mask.tobytes()))
+    monkeypatch.setattr(LinearCircuit, "mask", note(LinearCircuit.mask, lambda mask: mask.numbers.tobytes()))
     units = note(padded.Aggregator._exact_blinding, lambda pair: pair[0].tobytes())
     monkeypatch.setattr(padded.Aggregator, "_exact_blinding", units)
     return notes
@@ -129,9 +129,9 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         ("paper-malicious", {}, 2),
         # K, b, e_1, e_2 once, and a mask for each of four primes.
         ("padded", {}, 5),
-        # A unit and a mask for each of three primes.
+        # A unit and a mask for each of three primes, or of four.
         ("padded", {"precision": None}, 6),
-        ("padded-verified", {}, 4),
+        ("padded-verified", {}, 8),
     ],
     ids=str,
 )

@@ -19,7 +19,7 @@ from fheval.protocols.round import AGGREGATOR, DEFAULT_MAX_SAMPLES, PublicSetup,
 from fheval.secrets import SystemRandomness, residues
 
 POINTS = 100
-EVALUATIONS = 80
+EVALUATIONS = 39
 PARTIES = 10
 REPEATS = 9
 
@@ -69,13 +69,13 @@ def aggregator_work(evaluations: int) -> Callable[[], float]:
 
 
 @pytest.mark.slow
-def test_eighty_evaluations_cost_the_aggregator_little_more_than_one() -> None:
+def test_what_fits_one_ciphertext_costs_the_aggregator_little_more_than_one_evaluation() -> None:
     single, batch = aggregator_work(1), aggregator_work(EVALUATIONS)
     single(), batch()
     times = [(single(), batch()) for _ in range(REPEATS)]
-    one, eighty = (median(each) for each in zip(*times, strict=True))
-    print(f"one {one * 1e3:.1f} ms, {EVALUATIONS} {eighty * 1e3:.1f} ms, ratio {eighty / one:.2f}")
-    assert eighty / one <= 1.3
+    one, all_ = (median(each) for each in zip(*times, strict=True))
+    print(f"one {one * 1e3:.1f} ms, {EVALUATIONS} {all_ * 1e3:.1f} ms, ratio {all_ / one:.2f}")
+    assert all_ / one <= 1.3
 
 
 @pytest.mark.slow

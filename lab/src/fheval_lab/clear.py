@@ -78,8 +78,8 @@ class _Evaluator(_Codec, Evaluator):
         super().__init__(parameters, key_id)
         self._keys = keys
 
-    def encrypt(self, values: Vector, like: Ciphertext | None = None) -> Ciphertext:
-        limbs = like.limbs if like else self.parameters.limbs
+    def encrypt(self, values: Vector, like: Ciphertext | None = None, *, dropped: int = 0) -> Ciphertext:
+        limbs = like.limbs if like else self.parameters.limbs - dropped
         return Ciphertext(self.full(values, limbs), limbs)
 
     def add(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:

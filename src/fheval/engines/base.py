@@ -62,8 +62,8 @@ class Evaluator(ABC):
         """Write a ciphertext to bytes."""
 
     @abstractmethod
-    def encrypt(self, values: Vector, like: Ciphertext | None = None) -> Ciphertext:
-        """Encrypt under the public key, at the level (and scale) of `like`."""
+    def encrypt(self, values: Vector, like: Ciphertext | None = None, *, dropped: int = 0) -> Ciphertext:
+        """Encrypt under the public key, at the level (and scale) of `like` or, in BFV, so many levels `dropped`."""
 
     @abstractmethod
     def add(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:

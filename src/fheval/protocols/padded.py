@@ -22,7 +22,7 @@ from fheval.errors import CapacityError, EngineError, LocalProtocolError, Remote
 from fheval.field import Residues
 from fheval.protocols import base, curve, padding
 from fheval.protocols.base import Answer, Asked, OpenedByLeader, Playing, Protocol, Seat, Stage, Step, Words
-from fheval.protocols.padding import Factors, PadCiphertexts, SlotPlan
+from fheval.protocols.padding import Factors, PadSheet, SlotPlan
 from fheval.protocols.release import RoundedRelease, exact_primes, exact_ratio
 from fheval.protocols.round import (
     AGGREGATOR,
@@ -42,8 +42,8 @@ from fheval.wire import Blob, Message, decode
 
 NAME = "padded"
 
-# The leader sends three ciphertexts of 0.4 MB for each prime and sheet, in a message of at most 64 MiB.
-MOST_SHEETS = 56
+# The leader sends ciphertexts of up to 0.4 MB in a message of at most 64 MiB.
+MOST_CIPHERTEXTS = 160
 
 
 class PaddedCounts(Message, frozen=True, kw_only=True):
@@ -64,12 +64,12 @@ class RosterNotice(Message, frozen=True, kw_only=True):
 
 
 class PadSums(Message, frozen=True, kw_only=True):
-    """Step 3, leader to aggregator: Enc(−R_L), Enc(−R_R), Enc(R_L·R_R) for every prime and sheet."""
+    """Step 3, leader to aggregator: Enc(−R_L ; Σ R_L·R_R ; −R_R) for every prime and sheet."""
 
     round: str
     sender: str
     roster: tuple[str, ...]
-    ciphertexts: tuple[tuple[PadCiphertexts, ...], ...]
+    ciphertexts: tuple[tuple[PadSheet, ...], ...]
 
 
 class PaddedResult(Message, frozen=True, kw_only=True):
@@ -89,10 +89,10 @@ class SlotLayout:
     uploaded: int
 
     def __post_init__(self) -> None:
-        needed = len(self.primes) * len(self.plan.sheets)
-        if needed > MOST_SHEETS:
+        needed = len(self.primes) * sum(self.plan.ciphertexts)
+        if needed > MOST_CIPHERTEXTS:
             raise CapacityError(
-                f"The batch fills {needed} ciphertexts and the leader's message carries {MOST_SHEETS}. "
+                f"The batch fills {needed} ciphertexts and the leader's message carries {MOST_CIPHERTEXTS}. "
                 "Ask for fewer decision points, resamples, groups or metrics at once."
             )
 
@@ -128,31 +128,25 @@ class Layout(SlotLayout):
         if round_.batch is None:
             raise LocalProtocolError("A round of counts has no ratios to lay out.")
         groups = _groups(round_.forms, rounded is not None)
-        chosen = bfv_linear(primes[0])
-        chosen.require_slots(max(len(group) for group in groups), NAME)
-        return cls(
-            primes=primes,
-            plan=SlotPlan.of(groups, chosen.slots),
-            uploaded=round_.batch.size,
-            batch=round_.batch,
-            rounded=rounded,
-        )
+        plan = SlotPlan.of(groups, bfv_linear(primes[0]).slots)
+        return cls(primes=primes, plan=plan, uploaded=round_.batch.size, batch=round_.batch, rounded=rounded)
 
 
 def fits(layout: SlotLayout, ciphertexts: Sequence[Sequence[object]]) -> bool:
     """Whether there is something for every prime and sheet."""
-    return [len(sheets) for sheets in ciphertexts] == [len(layout.plan.sheets)] * len(layout.primes)
+    return [len(sheets) for sheets in ciphertexts] == [layout.plan.sheets] * len(layout.primes)
 
 
-def _groups(forms: Sequence[Form], rounded: bool) -> list[npt.NDArray[np.intp]]:
-    """For each form the products that one released number adds up.
+def _groups(forms: Sequence[Form], rounded: bool) -> list[list[npt.NDArray[np.intp]]]:
+    """For each form the products that one released number adds up, those with one weight together.
 
     Rounded: X takes num and den, Z takes den. Exact: num and den, each by itself.
     """
     groups, start = [], 0
     for form in forms:
         middle, stop = start + form.numerator, start + form.terms
-        groups += [np.arange(start, stop if rounded else middle), np.arange(middle, stop)]
+        num, den = np.arange(start, middle), np.arange(middle, stop)
+        groups += [[num, den] if rounded else [num], [den]]
         start = stop
     return groups
 
@@ -189,6 +183,8 @@ class Aggregator(base.Aggregator):
 
     def play(self) -> Playing:
         """Ask for uploads, for the pads of those who came, and let the leader open the answer."""
+        for circuit in self.circuits:
+            circuit.prepare(self.rng)
         yield from self.gather()
         notice = self.close()
         reply = yield from self.ask_leader(Stage.PADS, notice)
@@ -226,7 +222,8 @@ class Aggregator(base.Aggregator):
         """Steps 4 and 5: blinded products in the slots."""
         from_this_round(self.round, pads.round, pads.sender, "PadSums")
         theirs = pads.sender == self.round.leader and pads.roster == tuple(self.roster)
-        if not theirs or not fits(self.layout, pads.ciphertexts):
+        sent = [[len(sheet) for sheet in sheets] for sheets in pads.ciphertexts]
+        if not theirs or sent != [self.layout.plan.ciphertexts] * len(self.layout.primes):
             raise RemoteProtocolError(
                 f"The pads of {pads.sender} do not fit this round's leader and roster. Start a new round with a new "
                 "leader.",
@@ -249,22 +246,20 @@ class Aggregator(base.Aggregator):
         return [self.layout.factors(total, prime) for total, prime in zip(totals, self.layout.primes, strict=True)]
 
     def draw_blinding(self) -> list[tuple[Residues, list[int]]]:
-        """Step 5: the weights of all slots and the offsets of all groups, for each prime."""
+        """Step 5: the weights of all stretches and the offsets of all groups, for each prime."""
         rounded = self.layout.rounded if isinstance(self.layout, Layout) else None
         if rounded is None:
             return [self._exact_blinding(prime) for prime in self.layout.primes]
         drawn = rounded.draw(self.round.denominators, self.rng)
-        blinding = []
-        for prime in self.layout.primes:
-            values = [part % prime for one in drawn for part in (one.scale, one.tilt, one.scale)]
-            lengths = [n for form in self.round.forms for n in (form.numerator, form.denominator, form.denominator)]
-            offsets = [noise for one in drawn for noise in (one.noise_x, one.noise_z)]
-            blinding.append((np.repeat(np.array(values, dtype=np.uint64), lengths), offsets))
-        return blinding
+        weights = [part for one in drawn for part in (one.scale, one.tilt, one.scale)]
+        offsets = [noise for one in drawn for noise in (one.noise_x, one.noise_z)]
+        return [(field.from_large_integers(weights, prime), offsets) for prime in self.layout.primes]
 
     def _exact_blinding(self, prime: int) -> tuple[Residues, list[int]]:
-        units = [nonzero_residue(self.rng, prime) for _ in self.round.forms]
-        return self.layout.plan.spread(np.repeat(units, 2)), [0] * len(self.layout.plan.ends)
+        """One unit for both numbers of a form, each of which is one stretch."""
+        numbers = len(self.layout.plan.groups)
+        units = [nonzero_residue(self.rng, prime) for _ in range(numbers // 2)]
+        return np.repeat(np.array(units, dtype=np.uint64), 2), [0] * numbers
 
 
 def leader_answer(

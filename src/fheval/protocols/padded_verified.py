@@ -73,10 +73,9 @@ def lay_out(round_: Round) -> SlotLayout:
     RUNS.check(runs)
     primes = enough_primes(max(form.bound for form in round_.forms), runs)
     lengths = [n for form in round_.forms for n in (form.terms, form.denominator)] * runs
-    groups = [np.arange(start, stop) for start, stop in pairwise(np.cumsum([0, *lengths]))]
-    chosen = bfv_linear(primes[0])
-    chosen.require_slots(max(lengths), NAME)
-    return SlotLayout(primes=primes, plan=SlotPlan.of(groups, chosen.slots), uploaded=2 * sum(lengths))
+    groups = [[np.arange(start, stop)] for start, stop in pairwise(np.cumsum([0, *lengths]))]
+    plan = SlotPlan.of(groups, bfv_linear(primes[0]).slots)
+    return SlotLayout(primes=primes, plan=plan, uploaded=2 * sum(lengths))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,20 +195,9 @@ def party_submit(round_: Round, secrets: PartySecrets, me: str, own: Contributio
 
 
 class Aggregator(padded.Aggregator):
-    """As in `padded`, with one unit c for both answers of a form in a run."""
+    """As in `padded`, with one unit c for both answers of a form in a run, fresh for every prime."""
 
     lay_out = staticmethod(lay_out)
-
-    def draw_blinding(self) -> list[tuple[Residues, list[int]]]:
-        """Step 5: c, a fresh unit for every run, prime and form."""
-        pairs = len(self.layout.plan.ends) // 2
-        return [
-            (
-                self.layout.plan.spread(np.repeat([nonzero_residue(self.rng, prime) for _ in range(pairs)], 2)),
-                [0] * (2 * pairs),
-            )
-            for prime in self.layout.primes
-        ]
 
 
 def leader_open(

@@ -2,34 +2,45 @@
 
 A party hides its integers x_m under a pad that only it and the leader can derive, y_m = x_m + pad_m mod t. The
 aggregator adds uploads, Y = Σ y_m; the leader encrypts functions of the pads' sum R = Σ pad_m over the same parties.
-Since V = Y − R is the sum of all x_m, the aggregator gets an encryption of every product, times a weight w of its
-choice, out of linear operations alone:
+Since V = Y − R is the sum of all x_m, and only sums of products with one weight w are ever read,
 
-    w·V_L·V_R = w·Y_R·(−R_L) + w·Y_L·(−R_R) + w·(R_L·R_R) + w·Y_L·Y_R        (encrypted: −R_L, −R_R, R_L·R_R)
+    w·Σ V_L·V_R = Σ w·Y_R·(−R_L) + Σ w·Y_L·(−R_R) + w·Σ R_L·R_R + w·Σ Y_L·Y_R,
 
-So there is no ciphertext product, no relinearisation and no evaluation key, and the noise stays small enough for the
-result to be switched down to one prime, where nothing is left of it but rounding.
+one ciphertext that holds −R_L in some slots, −R_R in others and Σ R_L·R_R in one is enough: the aggregator multiplies
+it by w·Y_R, w·Y_L and w in the same slots, and their sum is all of it but the last term, which it knows. So there is no
+ciphertext product, no relinearisation and no evaluation key, and the noise stays small enough for the result to be
+switched down to one prime, where nothing is left of it but rounding.
+
+**The masks.** The aggregator adds a vector u that is uniform over all slots, used and unused, and corrects one slot of
+each group, the slots of one released number, by what makes the group's sum right: the last term, the offset of the
+release, minus Σ u over the group. Let p be what the slots held before. Then p + u is uniform whatever p is, and to
+correct one slot by what the others add up to leaves all others uniform and independent: what a key holder decrypts is
+uniform among the vectors whose groups have these sums, and depends on p through the sums alone. The sums may reach over
+several ciphertexts, since nothing but the sum over all of them is fixed. Since u depends on no upload, it is drawn and
+encrypted before there is one; the correction is one plain addition.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 import numpy.typing as npt
 
 from fheval import field
-from fheval.engines import Engine, Evaluator, Parameters
+from fheval.engines import Ciphertext, Engine, Evaluator, Parameters
 from fheval.engines.parameters import bfv_linear
-from fheval.errors import RemoteProtocolError
+from fheval.errors import CapacityError, RemoteProtocolError
 from fheval.field import Residues
 from fheval.protocols.round import AGGREGATOR, NONCE_BYTES, PartySecrets, PublicSetup, Round
-from fheval.secrets import Randomness, Secret, Stream, expand, residues
+from fheval.secrets import Randomness, Secret, Stream, derive, expand, new_seed, residues
 from fheval.wire import Blob
 
-# Enc(−R_L), Enc(−R_R), Enc(R_L·R_R).
-PadCiphertexts = tuple[Blob, Blob, Blob]
+# The ciphertexts of one sheet of the leader.
+PadSheet = tuple[Blob, ...]
 
 # The left and the right factors of all products.
 Factors = tuple[Residues, Residues]
@@ -42,6 +53,9 @@ _LIMBS = 3
 _PAD_BITS = 128
 PadLimbs = npt.NDArray[np.uint32]
 
+# So many products are added up at once without an overflow.
+MOST_PRODUCTS = (1 << 14) - 1
+
 # Small uploads are added in blocks that stay in the cache, a larger one by itself, which spares copying it; the memory
 # in use does not depend on the number of parties.
 _BLOCK = 32
@@ -50,50 +64,109 @@ _MOST_RECENT = (1 << 16) - _BLOCK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sheet:
-    """One ciphertext's worth of a plan: a range of its slots and a range of its groups."""
-
-    slots: slice
-    groups: slice
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SlotPlan:
-    """Which product sits in which slot, and which slots are added up for one released number.
+    """Which product sits where in the slots, and which slots are added up for one released number.
 
-    `source[i]` is the index of the product in slot i; `ends` has the slot behind each group, in the order of the
-    answers. The slots are numbered through all sheets; a group lies on one sheet.
+    The products with one weight that belong to one number are a stretch, and the stretches of a number its group.
+    `source` has the products of all stretches, one behind the other; `stretches` has the position in it behind each
+    stretch, and `groups` the number of stretches up to the end of each group, in the order of the answers.
+
+    The slots are numbered through all ciphertexts of a result, which are called sheets: one for each left factor, in
+    the order of `source`, one for each stretch, and one for each right factor. Where this takes more than one sheet,
+    the right factors go into ciphertexts of their own, and are added to the left ones slot by slot: a sheet of the
+    leader then has two ciphertexts, and the result half as many.
     """
 
     source: npt.NDArray[np.intp]
-    ends: tuple[int, ...]
-    sheets: tuple[Sheet, ...]
+    stretches: tuple[int, ...]
+    groups: tuple[int, ...]
+    slots: int
 
     @classmethod
-    def of(cls, groups: Sequence[npt.NDArray[np.intp]], slots: int) -> SlotPlan:
-        """Put the groups of products one behind the other, on as few sheets of `slots` as this order allows."""
-        ends = [int(end) for end in np.cumsum([len(group) for group in groups])]
-        sheets: list[Sheet] = []
-        first = start = 0
-        for index, end in enumerate([*ends, ends[-1] + slots + 1]):
-            if end - start > slots:
-                stop = ends[index - 1]
-                sheets.append(Sheet(slots=slice(start, stop), groups=slice(first, index)))
-                first, start = index, stop
-        return cls(source=np.concatenate(groups), ends=tuple(ends), sheets=tuple(sheets))
+    def of(cls, groups: Sequence[Sequence[npt.NDArray[np.intp]]], slots: int) -> SlotPlan:
+        """Put the stretches of all groups one behind the other, on sheets of `slots`."""
+        stretches = [stretch for group in groups for stretch in group]
+        longest = max(len(stretch) for stretch in stretches)
+        if longest > MOST_PRODUCTS:
+            raise CapacityError(
+                f"A sum of {longest} products is too long: it may have {MOST_PRODUCTS}. Use fewer decision points."
+            )
+        return cls(
+            source=np.concatenate(stretches),
+            stretches=tuple(np.cumsum([len(stretch) for stretch in stretches]).tolist()),
+            groups=tuple(np.cumsum([len(group) for group in groups]).tolist()),
+            slots=slots,
+        )
 
     @property
-    def lengths(self) -> npt.NDArray[np.intp]:
-        return np.diff(self.ends, prepend=0)
+    def ends(self) -> tuple[int, ...]:
+        """The position in `source` behind each group."""
+        return tuple(self.stretches[stop - 1] for stop in self.groups)
 
-    def spread(self, per_group: npt.ArrayLike) -> Residues:
-        """A vector over the slots that is constant on each group."""
-        return np.repeat(np.asarray(per_group, dtype=np.uint64), self.lengths)
+    @property
+    def _upper(self) -> int:
+        """How many slots left factors and stretches take."""
+        return len(self.source) + len(self.stretches)
 
-    def sums(self, slots: Residues, modulus: int) -> list[int]:
-        """Add the slots of each group; 2^13 residues of 46 bits do not overflow."""
-        totals: list[int] = (np.add.reduceat(slots, [0, *self.ends[:-1]]) % np.uint64(modulus)).tolist()
-        return totals
+    @property
+    def _folded(self) -> bool:
+        return self._upper + len(self.source) > self.slots
+
+    @property
+    def used(self) -> int:
+        """How many slots of a result sums pass through."""
+        return self._upper if self._folded else self._upper + len(self.source)
+
+    @property
+    def sheets(self) -> int:
+        """How many ciphertexts a result has."""
+        return -(-self.used // self.slots)
+
+    @property
+    def ciphertexts(self) -> list[int]:
+        """How many ciphertexts each sheet of the leader has."""
+        of_right = -(-len(self.source) // self.slots) if self._folded else 0
+        return [2 if sheet < of_right else 1 for sheet in range(self.sheets)]
+
+    @property
+    def corrected(self) -> npt.NDArray[np.intp]:
+        """The slot of each group that makes its sum right: the one of its last stretch."""
+        return len(self.source) + np.array(self.groups) - 1
+
+    def spread(self, per_stretch: Residues) -> Residues:
+        """A vector over the products that is constant on each stretch."""
+        return np.repeat(per_stretch, np.diff(self.stretches, prepend=0))
+
+    def dots(self, left: Residues, right: Residues, prime: int) -> Residues:
+        """Σ left·right over each stretch."""
+        return _sums(field.multiply(left, right, prime), self.stretches, prime)
+
+    def lay(self, left: Residues, per_stretch: Residues, right: Residues) -> list[list[Residues]]:
+        """What goes into the ciphertexts of each sheet."""
+        if not self._folded:
+            return [[np.concatenate([left, per_stretch, right])]]
+        upper, lower = self.cut(np.concatenate([left, per_stretch])), self.cut(right)
+        return [[*one, *other] for one, other in zip_longest(zip(upper), zip(lower), fillvalue=())]
+
+    def cut(self, slots: Residues) -> list[Residues]:
+        """A vector over all slots, sheet by sheet."""
+        return [slots[start : start + self.slots] for start in range(0, len(slots), self.slots)]
+
+    def by_group(self, per_stretch: Residues, prime: int) -> Residues:
+        """Add up the stretches of each group."""
+        return _sums(per_stretch, self.groups, prime)
+
+    def sums(self, slots: Residues, prime: int) -> Residues:
+        """Add up the slots of each group."""
+        factors, per_stretch = slots[: len(self.source)], slots[len(self.source) : self._upper]
+        if not self._folded:
+            factors = factors + slots[self._upper : self.used]
+        return self.by_group((_sums(factors, self.stretches, prime) + per_stretch) % np.uint64(prime), prime)
+
+
+def _sums(values: Residues, ends: Sequence[int], prime: int) -> Residues:
+    sums: Residues = np.add.reduceat(values, [0, *ends[:-1]]) % np.uint64(prime)
+    return sums
 
 
 def parameter_sets(primes: Sequence[int]) -> list[Parameters]:
@@ -242,80 +315,91 @@ def leader_pad_sums(
 
 def leader_encrypt(
     engine: Engine, secrets: PartySecrets, primes: Sequence[int], plan: SlotPlan, pads: Sequence[Factors]
-) -> tuple[tuple[PadCiphertexts, ...], ...]:
-    """Leader: Enc(−R_L), Enc(−R_R) and Enc(R_L·R_R) for each prime and sheet, from (R_L, R_R) over the products."""
+) -> tuple[tuple[PadSheet, ...], ...]:
+    """Leader: Enc(−R_L ; Σ R_L·R_R ; −R_R) for each prime and sheet, from (R_L, R_R) over the products."""
     sealed = []
     for chosen, key, prime, factors in zip(parameter_sets(primes), secrets.keys, primes, pads, strict=True):
         holder = engine.key_holder(chosen, key)
         left, right = (factor[plan.source] for factor in factors)
-        minus_left, minus_right = field.negate(left, prime), field.negate(right, prime)
-        product = field.multiply(left, right, prime)
-        sealed.append(
-            tuple(
-                (
-                    holder.encrypt(minus_left[sheet.slots]),
-                    holder.encrypt(minus_right[sheet.slots]),
-                    holder.encrypt(product[sheet.slots]),
-                )
-                for sheet in plan.sheets
-            )
-        )
+        sheets = plan.lay(field.negate(left, prime), plan.dots(left, right, prime), field.negate(right, prime))
+        sealed.append(tuple(tuple(map(holder.encrypt, sheet)) for sheet in sheets))
     return tuple(sealed)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mask:
+    """Random numbers for every slot of one sheet, and a fresh public-key encryption of them."""
+
+    numbers: Residues = dataclasses.field(repr=False)
+    ciphertext: Ciphertext = dataclasses.field(repr=False)
+
+
 class LinearCircuit:
-    """Aggregator: Enc(w·V_L·V_R + mask) for one prime, switched down to its smallest modulus."""
+    """Aggregator: Enc(w·Y_R·(−R_L) ; w·Σ R_L·R_R ; w·Y_L·(−R_R)) plus masks, for one prime.
+
+    Masks serve one answer. They are kept in this object alone, which gives them out once: what was prepared and not
+    used is lost with it.
+    """
 
     def __init__(self, evaluator: Evaluator, plan: SlotPlan) -> None:
         self.evaluator = evaluator
         self.plan = plan
         self.prime = evaluator.parameters.plain_modulus
+        self._prepared: list[Mask] = []
+
+    def prepare(self, rng: Randomness) -> None:
+        """Make the masks of the next answer, before there is anything to answer."""
+        while len(self._prepared) < self.plan.sheets:
+            self._prepared.append(self.mask(rng))
+
+    def mask(self, rng: Randomness) -> Mask:
+        """Draw and encrypt one mask, for a ciphertext that has been dropped one level."""
+        numbers = residues(derive(new_seed(rng), "padded/mask"), self.prime, self.plan.slots)
+        return Mask(numbers=numbers, ciphertext=self.evaluator.encrypt(numbers, dropped=1))
+
+    def take_masks(self, rng: Randomness) -> list[Mask]:
+        """Hand out the masks of one answer, once."""
+        self.prepare(rng)
+        taken, self._prepared = self._prepared, []
+        return taken
 
     def evaluate(
-        self,
-        factors: Factors,
-        pads: Sequence[PadCiphertexts],
-        weights: Residues,
-        offsets: Sequence[int],
-        rng: Randomness,
+        self, factors: Factors, pads: Sequence[PadSheet], weights: Residues, offsets: Sequence[int], rng: Randomness
     ) -> tuple[bytes, ...]:
-        """`factors` are (Y_L, Y_R) over the products and `weights` per slot.
+        """`factors` are (Y_L, Y_R) over the products, and `weights` are per stretch.
 
         `offsets` are added to the group sums; everything else in the slots is random.
         """
-        prime = self.prime
-        left, right = (factor[self.plan.source] for factor in factors)
-        on_right = field.multiply(weights, left, prime)
-        on_left = field.multiply(weights, right, prime)
-        known = field.add(field.multiply(on_right, right, prime), self.masks(offsets, rng), prime)
-        return tuple(
-            self.sheet(
-                data, [on_left[sheet.slots], on_right[sheet.slots], weights[sheet.slots]], known[sheet.slots], rng
-            )
-            for sheet, data in zip(self.plan.sheets, pads, strict=True)
-        )
+        prime, plan = self.prime, self.plan
+        left, right = (factor[plan.source] for factor in factors)
+        on_left, on_right = self.weighted(left, right, weights)
+        masks = self.take_masks(rng)
+        masked = plan.sums(np.concatenate([mask.numbers for mask in masks]), prime)
+        known = plan.by_group(plan.dots(on_right, right, prime), prime)
+        wanted = field.add(known, field.from_large_integers(offsets, prime), prime)
+        corrections = np.zeros(plan.used, dtype=np.uint64)
+        corrections[plan.corrected] = field.subtract(wanted, masked, prime)
+        sheets = zip(pads, plan.lay(on_left, weights, on_right), plan.cut(corrections), masks, strict=True)
+        return tuple(self.sheet(*sheet) for sheet in sheets)
 
-    def masks(self, offsets: Sequence[int], rng: Randomness) -> Residues:
-        """A uniform vector over the slots among those whose groups add up to `offsets`."""
-        vector = residues(rng, self.prime, len(self.plan.source))
-        last = np.array(self.plan.ends) - 1
-        sums = self.plan.sums(vector, self.prime)
-        missing = [(wanted - found) % self.prime for wanted, found in zip(offsets, sums, strict=True)]
-        vector[last] = field.add(vector[last], np.array(missing, dtype=np.uint64), self.prime)
-        return vector
+    def weighted(self, left: Residues, right: Residues, weights: Residues) -> Factors:
+        """w·Y_R and w·Y_L, which −R_L and −R_R are multiplied by."""
+        each = self.plan.spread(weights)
+        return field.multiply(each, right, self.prime), field.multiply(each, left, self.prime)
 
-    def sheet(self, pads: PadCiphertexts, factors: Sequence[Residues], known: Residues, rng: Randomness) -> bytes:
-        """One ciphertext: the linear combination, plus what is known, plus random numbers in the unused slots.
+    def sheet(self, pads: PadSheet, multipliers: Sequence[Residues], corrections: Residues, mask: Mask) -> bytes:
+        """One ciphertext: the products, plus the corrections, plus the mask, switched down to its smallest modulus.
 
-        The last two come as a fresh public-key encryption, so that the result's second component is fresh as well. It
-        is added before the last drop, whose rounding is then a random one and all that is left of the noise.
+        The mask is a fresh public-key encryption, so that the result's second component is fresh as well. It is added
+        before the last drop, whose rounding is then a random one and all that is left of the noise.
         """
-        unused = residues(rng, self.prime, self.evaluator.parameters.slots - len(known))
-        result = self.evaluator.drop_level(self.evaluator.linear([self.evaluator.load(data) for data in pads], factors))
-        self.evaluator.accumulate(result, self.evaluator.encrypt(np.concatenate([known, unused]), like=result))
+        evaluator = self.evaluator
+        products = evaluator.linear([evaluator.load(data) for data in pads], multipliers)
+        result = evaluator.drop_level(evaluator.add_plain(products, corrections))
+        evaluator.accumulate(result, mask.ciphertext)
         while result.limbs > 1:
-            result = self.evaluator.drop_level(result)
-        return self.evaluator.dump(result)
+            result = evaluator.drop_level(result)
+        return evaluator.dump(result)
 
 
 def aggregator_circuits(
@@ -332,10 +416,8 @@ def leader_decrypt(
     engine: Engine, secrets: PartySecrets, primes: Sequence[int], plan: SlotPlan, results: Sequence[Sequence[bytes]]
 ) -> list[list[int]]:
     """Leader: decrypt and add up each group, for each prime."""
-    answers = []
+    answers: list[list[int]] = []
     for chosen, key, prime, sheets in zip(parameter_sets(primes), secrets.keys, primes, results, strict=True):
         holder = engine.key_holder(chosen, key)
-        used = [sheet.slots.stop - sheet.slots.start for sheet in plan.sheets]
-        slots = [holder.decrypt(data)[:count] for data, count in zip(sheets, used, strict=True)]
-        answers.append(plan.sums(np.concatenate(slots), prime))
+        answers.append(plan.sums(np.concatenate([holder.decrypt(data) for data in sheets]), prime).tolist())
     return answers

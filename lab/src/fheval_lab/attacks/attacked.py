@@ -48,6 +48,10 @@ class AttackedRound(Members):
             ask = playing.send(self.replies(ask))
         return next(iter(ask.bodies.values()))
 
+    def answers_at(self, stage: Stage) -> list[bytes]:
+        """What members have answered at a stage."""
+        return [data for (_, asked, _), (data, _) in self._answers.items() if asked is stage]
+
     def open(self, answer: bytes) -> Verdict:
         """Open the answer as the parties do, or raise why they refuse it."""
         # Where the leader was told a roster, it gave pads for that one; elsewhere all parties uploaded.

@@ -1,13 +1,13 @@
 """Aggregators of both padded protocols that carry a strategy out.
 
-They hold the sum of the padded uploads in the clear, one triple of pad ciphertexts, and weights of their own choice:
-so they tamper with sums, weights, and the answer.
+They hold the sum of the padded uploads in the clear, the pads' ciphertexts, and weights of their own choice: so they
+tamper with sums, weights, and the answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import lcm
 from typing import ClassVar
 
@@ -27,6 +27,16 @@ from fheval_lab.attacks.strategy import Knowledge, Mail, Strategy, Tampering
 Indices = npt.NDArray[np.intp]
 
 
+class Weighing(padding.LinearCircuit):
+    """Weighs single products, as far as it can: the products of the pads come as one sum for all of a stretch."""
+
+    factors: Residues
+
+    def weighted(self, left: Residues, right: Residues, weights: Residues) -> padding.Factors:
+        on_left, on_right = super().weighted(left, right, weights)
+        return field.multiply(on_left, self.factors, self.prime), field.multiply(on_right, self.factors, self.prime)
+
+
 class PaddedAdversary(padded.Aggregator):
     """Deviates from `padded`, whose run is one and the same for all primes.
 
@@ -40,8 +50,8 @@ class PaddedAdversary(padded.Aggregator):
     @classmethod
     def used_slots(cls, round_: Round) -> int:
         """How many slots of an answer sums pass through, from the first."""
-        # All the groups lie on one sheet here, at its beginning.
-        return len(cls.lay_out(round_).plan.source)
+        # They lie on one sheet here, at its beginning.
+        return cls.lay_out(round_).plan.used
 
     @staticmethod
     def ciphertexts(result: PaddedResult) -> list[list[bytes]]:
@@ -50,6 +60,8 @@ class PaddedAdversary(padded.Aggregator):
 
     def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None:
         super().__init__(engine, round_, setup, rng)
+        self.weighing = [Weighing(circuit.evaluator, circuit.plan) for circuit in self.circuits]
+        self.circuits = list(self.weighing)
         bounds = [0, *self.layout.plan.ends]
         self.groups = [np.arange(start, stop, dtype=np.intp) for start, stop in pairwise(bounds)]
         self.runs = len(self.groups) // 2
@@ -116,18 +128,29 @@ class PaddedAdversary(padded.Aggregator):
         ]
 
     def _weights(self, honest: Residues, common: int, index: int) -> Residues:
-        prime = self.layout.primes[index]
+        """The weights of all stretches; factors that differ within one go to the circuit."""
+        plan, prime = self.layout.plan, self.layout.primes[index]
         weights = field.multiply(honest, common, prime)
+        single = np.ones(len(plan.source), dtype=np.uint64)
+        bounds = [0, *plan.stretches]
         for run in range(self.runs):
             tampering = self.tampering[self.number(index, run)]
-            x_slots, y_slots = self._slots(run)
+            start, middle, stop = [0, *plan.groups][2 * run : 2 * run + 3]
             if tampering.factors:
-                factors = np.array([int(factor * common) for factor in tampering.factors], dtype=np.uint64)
-                weights[x_slots] = field.multiply(honest[x_slots], factors, prime)
+                given = iter(tampering.factors)
+                for stretch in range(start, middle):
+                    products = slice(*bounds[stretch : stretch + 2])
+                    factors = list(islice(given, products.stop - products.start))
+                    if len(set(factors)) == 1:
+                        weights[stretch] = int(honest[stretch]) * int(factors[0] * common) % prime
+                    else:
+                        single[products] = [
+                            each.numerator * pow(each.denominator, -1, prime) % prime for each in factors
+                        ]
             if tampering.borrowed and self._shares_products(run):
-                added = field.multiply(honest[y_slots], int(tampering.borrowed * common), prime)
-                last = x_slots[-len(y_slots) :]
-                weights[last] = field.add(weights[last], added, prime)
+                added = int(honest[stop - 1]) * int(tampering.borrowed * common)
+                weights[middle - 1] = (int(weights[middle - 1]) + added) % prime
+        self.weighing[index].factors = single
         return weights
 
     def factors(self) -> list[padding.Factors]:
@@ -170,9 +193,11 @@ class PaddedAdversary(padded.Aggregator):
         rounded = getattr(self.layout, "rounded", None)
         scale = rounded.smallest << 10 if rounded else 1
         offsets = [constant * scale for constant in constants] * self.runs
-        known = circuit.masks(offsets, self.rng)
-        evaluator = circuit.evaluator
-        return tuple(evaluator.dump(evaluator.encrypt(known[sheet.slots])) for sheet in self.layout.plan.sheets)
+        plan, prime, evaluator = circuit.plan, circuit.prime, circuit.evaluator
+        numbers = residues(self.rng, prime, plan.used)
+        missing = field.subtract(field.from_large_integers(offsets, prime), plan.sums(numbers, prime), prime)
+        numbers[plan.corrected] = field.add(numbers[plan.corrected], missing, prime)
+        return tuple(evaluator.dump(evaluator.encrypt(sheet)) for sheet in plan.cut(numbers))
 
 
 class VerifiedAdversary(PaddedAdversary, padded_verified.Aggregator):

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fheval.engines import Engine
-from fheval.field import Residues, rational
+from fheval.field import Residues
 from fheval.protocols import padding
+from fheval.protocols.base import Stage
+from fheval.protocols.padded import PadSums
 from fheval.protocols.round import AGGREGATOR
 from fheval.wire import decode
 from fheval_lab.attacks.attacked import AttackedRound
@@ -34,9 +36,6 @@ ROUNDS = 3
 
 # Counts of one party differ by less than this; under different pads, uploads do so once in 2^25.
 _CLOSE = 1 << 20
-
-# Products of two counts of the small data set are below this.
-_SMALL = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,23 +92,30 @@ def compare_slots(consortium: Consortium, engine: Engine, rounds: int = ROUNDS) 
 
 
 def divide_slots(consortium: Consortium, engine: Engine, rounds: int = ROUNDS) -> LeakRate:
-    """A key holder divides neighbouring slots of X by each other.
+    """The leader divides the slots of X by what it had put into them, which gives w·Y_R and w, and takes its pads off.
 
-    Without the random vector that hides them, they would be K times products of counts, and their quotient a fraction
-    of small numbers.
+    Without the random vector that hides them, counts would come out.
     """
     attacked, _ = _rounds(consortium, engine, rounds)
-    quotients = [
-        (int(top) * pow(int(bottom), -1, prime), prime)
-        for round_ in attacked
-        for prime, slots in _decrypted(round_)
-        for top, bottom in pairwise(slots[: consortium.decision_points - 1])
-        if bottom
-    ]
-    right = sum(rational(quotient, prime, _SMALL) is not None for quotient, prime in quotients)
-    # So many fractions of small numbers there are, 6/π² of all pairs being in lowest terms.
-    conceded = 0.61 * _SMALL**2 / min(prime for _, prime in quotients)
-    return LeakRate(name="divide-slots", tries=len(quotients), right=right, conceded=conceded)
+    close, primes = [], []
+    for round_ in attacked:
+        answered = _decrypted(round_)
+        (sent,) = round_.answers_at(Stage.PADS)
+        sheets = decode(sent, PadSums, sender=round_.round.leader).ciphertexts
+        pads = _opened(round_, [only for (only,) in sheets])
+        plan = adversary_of(round_.protocol).lay_out(round_.round).plan
+        for (prime, slots), (_, put) in zip(answered, pads, strict=True):
+            quotients = [
+                int(top) * pow(int(bottom), -1, prime) for top, bottom in zip(slots, put, strict=True) if bottom
+            ]
+            weight = pow(quotients[len(plan.source)], -1, prime)
+            for product in range(plan.stretches[0]):
+                count = (
+                    quotients[product] * weight + int(put[len(plan.source) + len(plan.stretches) + product])
+                ) % prime
+                close.append(min(count, prime - count) < _CLOSE)
+            primes.append(prime)
+    return LeakRate(name="divide-slots", tries=len(close), right=sum(close), conceded=2 * _CLOSE / min(primes))
 
 
 def padded_counts(round_: AttackedRound) -> list[tuple[int, Residues]]:
@@ -139,11 +145,15 @@ def _decrypted(round_: AttackedRound) -> list[tuple[int, Any]]:
     """What a key holder decrypts of an honest answer: the plain modulus, 0 for CKKS, and the slots."""
     family = adversary_of(round_.protocol)
     result = decode(round_.answer_of(round_.protocol.aggregator), family.answer, sender=AGGREGATOR)
+    return _opened(round_, family.ciphertexts(result))
+
+
+def _opened(round_: AttackedRound, ciphertexts: Sequence[Sequence[bytes]]) -> list[tuple[int, Any]]:
     sets, keys = round_.protocol.parameter_sets(round_.round), round_.secrets.keys
     return [
         (chosen.plain_modulus, round_.engine.key_holder(chosen, key).decrypt(data))
-        for chosen, key, ciphertexts in zip(sets, keys, family.ciphertexts(result), strict=True)
-        for data in ciphertexts
+        for chosen, key, of_set in zip(sets, keys, ciphertexts, strict=True)
+        for data in of_set
     ]
 
 

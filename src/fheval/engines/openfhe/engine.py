@@ -84,8 +84,8 @@ class _Evaluator(Evaluator):
     def dump(self, ciphertext: Ciphertext) -> bytes:
         return self._frames.write(ciphertext)
 
-    def encrypt(self, values: Vector, like: Ciphertext | None = None) -> Ciphertext:
-        level = self._level(like) if like else 0
+    def encrypt(self, values: Vector, like: Ciphertext | None = None, *, dropped: int = 0) -> Ciphertext:
+        level = self._level(like) if like else dropped
         return Ciphertext(self._setting.fresh(self._key, values, level), self._setting.limbs - level)
 
     def add(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
