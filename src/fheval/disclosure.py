@@ -93,7 +93,7 @@ def disclosed_by(study: Study, rows: int | None = None, *, rounds: int | None = 
     """
     rows = rows or study.least_rows or DEFAULT_ROWS
     rounds = rounds or study.rounds or 1
-    numbers = len(study.evaluations()) if study.release == "ratios" else study.number_of_slices()
+    numbers = study.number_of_slices() * (len(study.specs + study.binned) if study.release == "ratios" else 1)
     if study.release != "ratios":
         return Disclosure(
             reveals="counts", candidates=1.0, precision_needed=None, numbers=numbers, rows=rows, rounds=rounds

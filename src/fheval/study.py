@@ -2,7 +2,7 @@
 
 People write it in TOML (`Study.from_toml`); parties agree on its canonical bytes, whose hash every round names. All of
 them derive the same forms from it, in the same order: the evaluations as `evaluations` lists them, each followed by
-its resamples.
+its resamples, and then their binning errors.
 """
 
 from __future__ import annotations
@@ -236,6 +236,12 @@ class Study(Message, frozen=True, kw_only=True):
         return tuple(parse_spec(text) for text in self.metrics)
 
     @property
+    def binned(self) -> tuple[Spec, ...]:
+        """Those whose binning error is released beside them, where the protocol answers more than one number."""
+        several = self.release == "ratios" and PROTOCOLS[self.protocol].batch
+        return tuple(spec for spec in self.specs if several and spec.metric.binning is not None)
+
+    @property
     def group_rule(self) -> Rule:
         """What makes a group large enough to be released."""
         return Rule(minimum_size=self.minimum_group, minimum_parties=self.minimum_cohort)
@@ -264,7 +270,7 @@ class Study(Message, frozen=True, kw_only=True):
         return len(self.models) * (len(self.classes) or 1) * (1 + len(groups))
 
     def evaluations(self, groups: Sequence[str] = ()) -> list[Evaluation]:
-        """All released numbers but for resamples, in the order of the forms."""
+        """All metrics of all slices, in the order of the forms; the forms of binning errors follow."""
         return [Evaluation(spec, where) for spec, where in product(self.specs, self.slices(groups))]
 
     def batch(self, groups: Sequence[str] = ()) -> Batch:
@@ -279,9 +285,14 @@ class Study(Message, frozen=True, kw_only=True):
             width=sum(statistic.width for statistic in statistics),
             slices=self.number_of_slices(groups),
             lines=1 + self.replicates,
-            readings=tuple(spec.metric.reading(columns, self.inputs(spec), samples) for spec in self.specs),
+            readings=(
+                *(spec.metric.reading(columns, self.inputs(spec), samples) for spec in self.specs),
+                *filter(
+                    None, (spec.metric.binning_reading(columns, self.inputs(spec), samples) for spec in self.binned)
+                ),
+            ),
         )
-        terms = batch.slices * batch.lines * sum(each.form.terms for each in batch.readings)
+        terms = sum(each.form.terms * batch.lines_read(each) for each in batch.readings)
         if terms > MOST_TERMS:
             raise StudyError(
                 f"The batch has {terms:,} products and a round takes {MOST_TERMS:,}. "

@@ -24,6 +24,7 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
     "parties": int,
     "decision_points": int,
     "auc": float,
+    "binning": (float, type(None)),
     "results": list,
     "precision": (float, str),
     "verified": (bool, type(None)),
@@ -146,8 +147,8 @@ def test_people_see_a_panel_with_the_digits_that_mean_something(
 ) -> None:
     done = fheval("evaluate", *parties, "--precision", "1e-3")
     assert (done.status, done.err) == (0, "")
-    (figure,) = re.findall(r"0\.\d+(?=  to within 0\.001)", done.out)
-    assert len(figure) == len("0.123")
+    ((figure, binning),) = re.findall(r"(0\.\d+) ± (0\.\d+)(?=  to within 0\.001)", done.out)
+    assert len(figure) == len(binning) == len("0.123")
     assert float(figure) == pytest.approx(pooled(data, 1000), abs=2e-3)
     for fact in ("padded", "clear", "decision points  1000", "follows the protocol", "aggregator", "kB"):
         assert fact in done.out

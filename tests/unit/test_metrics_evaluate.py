@@ -44,7 +44,7 @@ def test_the_single_case_is_what_it_was(rng: np.random.Generator) -> None:
     assert fields["auc"] == result.auc
     assert fields["results"] == [
         {"metric": "auc", "model": None, "class": None, "group": None, "value": result.auc}
-        | {"low": None, "high": None, "precision": "exact"}
+        | {"low": None, "high": None, "binning": result.binning, "precision": "exact"}
     ]
     assert "confidence" not in fields
     json.dumps(fields, allow_nan=False)
@@ -211,7 +211,8 @@ def test_a_small_group_is_neither_released_nor_left_over(
     assert note is not None
     assert "what is left of the total" in note
     (round_,) = rounds
-    assert len(round_.forms) == 2
+    assert round_.batch is not None
+    assert round_.batch.slices == 2
     assert round_.groups == ("M",)
     called = encode(round_.call).replace(round_.call.study, b"")
     assert b"M" in called

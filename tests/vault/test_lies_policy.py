@@ -132,8 +132,8 @@ MANY = tuple(map(str, range(400)))
 @pytest.mark.parametrize(
     ("reason", "changes"),
     [
-        ("The batch has 800,000 products", asks_for(5, models=MANY, classes=MANY)),
-        ("The batch has 1,995,005 products", asks_for(5, groups=tuple(map(str, range(399_000))))),
+        ("The batch has 1,600,000 products", asks_for(5, models=MANY, classes=MANY)),
+        ("The batch has 3,990,010 products", asks_for(5, groups=tuple(map(str, range(399_000))))),
         ("has room for 1048576 counts", asks_for(5, models=MANY, classes=MANY, release="curve")),
     ],
 )
@@ -162,7 +162,7 @@ def test_slices_are_counted_as_they_are_listed() -> None:
     for study in (asked, msgspec.structs.replace(asked, classes=("x", "y", "z"))):
         for groups in ((), ("f", "m", "d")):
             assert study.number_of_slices(groups) == len(study.slices(groups))
-            assert len(study.batch(groups).forms) == 2 * len(study.slices(groups))
+            assert len(study.batch(groups).forms) == 3 * len(study.slices(groups))
 
 
 @pytest.mark.parametrize("stage", [Stage.SETUP, Stage.SUBMIT])

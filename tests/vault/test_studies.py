@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -217,7 +218,10 @@ def test_the_table_and_the_json_show_intervals(models: Trial) -> None:
         console.print(rounds_table([models.last("maple")]))
     shown = capture.get()
     new, difference = row_of(rows, model="new"), row_of(rows, model="old - new")
-    assert f"auc, new {new['value']:.4f} [{new['low']:.4f} to {new['high']:.4f}]" in shown
+    assert (
+        f"auc, new {new['value']:.4f} ± {ceil(new['binning'] * 1e4) / 1e4:.4f} [{new['low']:.4f} to {new['high']:.4f}]"
+        in shown
+    )
     assert f"p = {difference['p_value']:.2g}" in shown
     assert "in brackets: 0.9 intervals" in shown
 

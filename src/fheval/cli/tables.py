@@ -12,7 +12,18 @@ from rich.text import Text
 
 from fheval.evaluation import Result, Row
 from fheval.report.account import is_one_auc, round_facts
-from fheval.report.wording import MOST_DECIMALS, decimals, duration, release_in_words, shown_auc, size, warning
+from fheval.report.wording import (
+    MOST_DECIMALS,
+    binning_in_words,
+    decimals,
+    duration,
+    release_in_words,
+    shown_auc,
+    shown_with_binning,
+    size,
+    warning,
+    with_binning,
+)
 
 
 def result_panel(result: Result) -> RenderableType:
@@ -20,10 +31,13 @@ def result_panel(result: Result) -> RenderableType:
     release = Text(release_in_words(result), style="dim")
     if is_one_auc(result):
         title = "AUC over all parties"
-        parts: list[RenderableType] = [Text.assemble((shown_auc(result), "bold green"), "  ", release)]
+        parts: list[RenderableType] = [Text.assemble((shown_with_binning(result), "bold green"), "  ", release)]
     else:
         title = "Metrics over all parties"
         parts = [numbers_table(result), "", release]
+    binning = binning_in_words(result)
+    if binning is not None:
+        parts += ["", Text(binning, style="dim")]
     parts += ["", facts_table(round_facts(result)), "", roles_table(result)]
     caution = warning(result)
     if caution is not None:
@@ -49,7 +63,7 @@ def numbers_table(result: Result) -> Table:
         ("model", lambda row: row.model or ""),
         ("class", lambda row: row.label or ""),
         ("group", lambda row: row.group or ""),
-        ("value", lambda row: _figure(result, row, row.value)),
+        ("value", lambda row: _value(result, row)),
         (_interval_heading(result), lambda row: _interval(result, row)),
         ("p", lambda row: "" if row.p_value is None else f"{row.p_value:.2g}"),
         ("remark", lambda row: row.error or row.note or ""),
@@ -68,10 +82,15 @@ def _interval_heading(result: Result) -> str:
 
 
 def _figure(result: Result, row: Row, number: float | None) -> str:
-    if number is None:
-        return ""
-    digits = MOST_DECIMALS if row.precision is None else decimals(result.protocol, row.precision)
-    return f"{number:.{digits}f}"
+    return "" if number is None else f"{number:.{_digits(result, row)}f}"
+
+
+def _value(result: Result, row: Row) -> str:
+    return with_binning(_figure(result, row, row.value), row.binning, _digits(result, row))
+
+
+def _digits(result: Result, row: Row) -> int:
+    return MOST_DECIMALS if row.precision is None else decimals(result.protocol, row.precision)
 
 
 def _interval(result: Result, row: Row) -> str:

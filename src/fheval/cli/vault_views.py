@@ -79,7 +79,7 @@ def _round_json(each: History) -> dict[str, Any]:
     if curve:
         content["curves"] = [curve_fields(one) for one in read_curves(each.study, round_.groups, verdict.counts)]
     auc = only_auc(rows)
-    return content if auc is None else {**content, "auc": auc.value}
+    return content if auc is None else {**content, "auc": auc.value, "binning": auc.binning}
 
 
 def _rows(each: History) -> list[Row]:

@@ -58,6 +58,12 @@ class Curve:
         t, f = (self.tp[1:] + self.tp[:-1]).tolist(), np.diff(self.fp).tolist()
         return float(sum(map(mul, t, f)) / (2 * int(self.tp[-1]) * int(self.fp[-1])))
 
+    def binning(self) -> float:
+        """How far the AUC of the scores themselves may be from that of the curve: half the pairs within a bin."""
+        self._require_classes("auc")
+        within = sum(map(mul, np.diff(self.tp).tolist(), np.diff(self.fp).tolist()))
+        return float(within / (2 * int(self.tp[-1]) * int(self.fp[-1])))
+
     def average_precision(self) -> float:
         """Σ_n (R_n − R_{n−1})·P_n."""
         precision, recall = self.precision_recall()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 from math import isnan, nan
 from typing import Any, Literal
 
@@ -33,10 +33,12 @@ class Row:
     """One number, or why there is none.
 
     `label` is the class that was told from the rest, "macro" for the mean over classes. `precision` is how wide the
-    rounding of the release leaves the value, "exact" where nothing was rounded. `p_value` is there for the difference
-    of two models. `error` says why a metric is undefined, `note` that it was suppressed or what else to know.
-    `verified` is None where the protocol verifies nothing; False for a number that came back as nothing, which an
-    aggregator can feign.
+    rounding of the release leaves the value, "exact" where nothing was rounded. `binning` is how far counting at
+    decision points may have moved it: what it is of the scores themselves lies within `binning` and the precision of
+    it. None where there is no such error, or a protocol that answers one number left it unknown. `p_value` is there for
+    the difference of two models. `error` says why a metric is undefined, `note` that it was suppressed or what else
+    to know. `verified` is None where the protocol verifies nothing; False for a number that came back as nothing, which
+    an aggregator can feign.
     """
 
     metric: str
@@ -47,6 +49,7 @@ class Row:
     low: float | None = None
     high: float | None = None
     precision: float | Literal["exact"] | None = None
+    binning: float | None = None
     p_value: float | None = None
     note: str | None = None
     error: str | None = None
@@ -62,6 +65,7 @@ class Row:
             "value": self.value,
             "low": self.low,
             "high": self.high,
+            "binning": self.binning,
         }
         extra = {name: getattr(self, name) for name in ("precision", "p_value", "note", "error", "verified")}
         return fields | {name: value for name, value in extra.items() if value is not None}
@@ -93,6 +97,12 @@ class Result:
     fheval: str = __version__
 
     @property
+    def binning(self) -> float | None:
+        """How far counting at decision points may have moved the one AUC; None where there is not one, or no bound."""
+        row = only_auc(self.results)
+        return None if row is None else row.binning
+
+    @property
     def auc(self) -> float:
         """The AUC, where the round gave one over all samples of one model."""
         row = only_auc(self.results)
@@ -119,6 +129,7 @@ class Result:
         for name in ("hiding_bits", "confidence", "curves"):
             if not fields[name]:
                 del fields[name]
+        fields["binning"] = self.binning
         row = only_auc(self.results)
         return fields if row is None else {**fields, "auc": row.value}
 
@@ -139,12 +150,13 @@ def curve_fields(curve: Curve) -> dict[str, Any]:
 class Estimate:
     """A number, and the same number in every resample; NaN where it is undefined.
 
-    `width` is how far the rounding of the release leaves it open.
+    `width` is how far the rounding of the release leaves it open, `binning` how far counting at decision points does.
     """
 
     value: float
     replicates: NDArray[np.float64]
     width: float
+    binning: float | None = None
 
     @property
     def defined(self) -> bool:
@@ -180,15 +192,18 @@ class Estimate:
         return min(1.0, 2 * (tail + 1) / (len(kept) + 1))
 
     def __sub__(self, other: Estimate) -> Estimate:
-        return Estimate(self.value - other.value, self.replicates - other.replicates, self.width + other.width)
+        binning = None if self.binning is None or other.binning is None else self.binning + other.binning
+        return Estimate(self.value - other.value, self.replicates - other.replicates, self.width + other.width, binning)
 
 
 def average(estimates: list[Estimate]) -> Estimate:
     """The plain mean, resample by resample; undefined where one of them is."""
+    errors: list[Any] = [each.binning for each in estimates]
     return Estimate(
         float(np.mean([each.value for each in estimates])),
         np.mean([each.replicates for each in estimates], axis=0),
         float(np.mean([each.width for each in estimates])),
+        None if None in errors else float(np.mean(errors)),
     )
 
 
@@ -229,10 +244,24 @@ def suppressed_rows(study: Study, suppressed: Mapping[str, str]) -> list[Row]:
 
 
 def _finished(study: Study, groups: Sequence[str], ratios: Ratios) -> _Estimates:
-    lines = 1 + study.replicates
+    lines, evaluations = 1 + study.replicates, study.evaluations(groups)
+    errors = _binning_errors(study, groups, ratios[len(evaluations) * lines :])
     return {
-        (each.spec, each.where): _estimate(study, each, ratios[number * lines : (number + 1) * lines])
-        for number, each in enumerate(study.evaluations(groups))
+        (each.spec, each.where): replace(
+            _estimate(study, each, ratios[number * lines : (number + 1) * lines]),
+            binning=errors.get((each.spec, each.where)),
+        )
+        for number, each in enumerate(evaluations)
+    }
+
+
+def _binning_errors(study: Study, groups: Sequence[str], ratios: Ratios) -> dict[tuple[Spec, Slice], float | None]:
+    """The binning errors, each with half a width of the release's rounding, by which it may have come out too small."""
+    of = product(study.binned, study.slices(groups))
+    rounding = (study.precision or 0.0) / 2
+    return {
+        each: None if ratio is None else max(float(ratio), 0.0) + rounding
+        for each, ratio in zip(of, ratios, strict=True)
     }
 
 
@@ -287,6 +316,7 @@ def _row(study: Study, spec: Spec, where: Slice, estimate: Estimate) -> Row:
         low=low,
         high=high,
         precision=EXACT if study.precision is None and not estimate.width else estimate.width,
+        binning=estimate.binning,
         note=note,
     )
 
@@ -302,7 +332,12 @@ def _curve_row(study: Study, name: str, curve: Curve) -> Row:
         value = CURVE_METRICS[name](curve)
     except UndefinedMetric as undefined:
         return replace(row, error=str(undefined))
-    return replace(row, value=value, precision=2.0**-PROBABILITY_BITS if name == "ece" else EXACT)
+    return replace(
+        row,
+        value=value,
+        precision=2.0**-PROBABILITY_BITS if name == "ece" else EXACT,
+        binning=curve.binning() if name == "auc" else None,
+    )
 
 
 def _empty_row(study: Study, metric: str, where: Slice) -> Row:

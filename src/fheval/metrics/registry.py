@@ -17,6 +17,7 @@ from itertools import accumulate
 from math import sqrt
 from typing import Literal, NamedTuple
 
+import msgspec
 import numpy as np
 
 from fheval.counting import Counts, Grid, bin_numbers
@@ -211,7 +212,8 @@ class Metric:
     `ratio` says what is divided by what, from what is counted: a `histogram` of positives and negatives at the points
     of the "grid" or at the metric's own "threshold", and other `statistics`. `bound` is what neither num nor den
     exceeds, given the largest weighted number of samples; num ≤ den where the ratio is `proper`, and otherwise num ≤
-    most·den where `most` is given. `undefined` completes the sentence "It is undefined: …".
+    most·den where `most` is given. `undefined` completes the sentence "It is undefined: …". `binning`, with the same
+    bound, is how far counting at decision points may have moved the metric from what it is of the scores themselves.
     """
 
     name: str
@@ -225,6 +227,7 @@ class Metric:
     probabilities: bool = False
     targets: bool = False
     most: int = 0
+    binning: Callable[[Columns, Inputs], Ratio] | None = None
 
     @property
     def threshold(self) -> bool:
@@ -232,7 +235,15 @@ class Metric:
 
     def reading(self, columns: Columns, inputs: Inputs, samples: int) -> Reading:
         """How the metric is read from a line of counts of up to so many weighted samples."""
-        ratio = self.ratio(columns, inputs)
+        return self._reading(self.ratio(columns, inputs), samples)
+
+    def binning_reading(self, columns: Columns, inputs: Inputs, samples: int) -> Reading | None:
+        """How its binning error is read from the counts of the data, if it has one."""
+        if self.binning is None:
+            return None
+        return msgspec.structs.replace(self._reading(self.binning(columns, inputs), samples), resampled=False)
+
+    def _reading(self, ratio: Ratio, samples: int) -> Reading:
         left, right = (LinearMap.stack(side) for side in zip(*ratio.numerator, *ratio.denominator, strict=True))
         below = sum(len(one) for one, _ in ratio.denominator)
         form = Form.bounded(
@@ -249,6 +260,14 @@ def _auc(columns: Columns, _: Inputs) -> Ratio:
     """Σ_n T^n·F^n over 2·P·Q, where T^n = TP^n + TP^{n−1} is twice the running total less the last step."""
     t = 2 * columns.running_positives - columns.positives
     return Ratio([(t, columns.negatives)], [(columns.all_positives, 2 * columns.all_negatives)])
+
+
+def _auc_binning(columns: Columns, _: Inputs) -> Ratio:
+    """δ = Σ_n P_n·Q_n over 2·P·Q: half the pairs that lie within a bin, each of which counts for one half.
+
+    In the AUC of the scores themselves such a pair counts for 0, 1/2 or 1, so that the two differ by δ at most.
+    """
+    return Ratio([(columns.positives, columns.negatives)], [(columns.all_positives, 2 * columns.all_negatives)])
 
 
 def auc_batch(decision_points: int, max_samples: int) -> Batch:
@@ -371,7 +390,7 @@ _NO_SAMPLES = "there are no samples"
 _ONE_CLASS = "the samples are of one class only"
 
 _ENTRIES = (
-    Metric("auc", _auc, lambda n: n * n // 2, _ONE_CLASS, histogram="grid"),
+    Metric("auc", _auc, lambda n: n * n // 2, _ONE_CLASS, histogram="grid", binning=_auc_binning),
     _share("accuracy", lambda c: (c.tp + c.tn, c.samples), _NO_SAMPLES),
     _share("precision", lambda c: (c.tp, c.tp + c.fp), "no sample scores above the threshold"),
     _share("recall", lambda c: (c.tp, c.positives), "no sample is positive"),

@@ -155,9 +155,10 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     @property
     def forms(self) -> tuple[Form, ...]:
         """One for each reading and line, in this order."""
-        return tuple(
-            each.form for each in self.readings for _ in range(self.slices * (self.lines if each.resampled else 1))
-        )
+        return tuple(each.form for each in self.readings for _ in range(self.lines_read(each)))
+
+    def lines_read(self, reading: Reading) -> int:
+        return self.slices * (self.lines if reading.resampled else 1)
 
     @property
     def denominators(self) -> tuple[Denominator, ...]:

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from fheval.evaluation import Result, Row
 from fheval.report.wording import (
     MOST_DECIMALS,
+    binning_in_words,
     decimals,
     duration,
     release_in_words,
-    shown_auc,
+    shown_with_binning,
     size,
     verified_in_words,
     warning,
+    with_binning,
     words_of,
 )
 
@@ -63,6 +65,7 @@ class Account:
     roles: tuple[Role, ...]
     caution: str | None
     numbers: tuple[Number, ...] = ()
+    binning: str | None = None
 
 
 def account_of(result: Result, data: Sequence[str] = ()) -> Account:
@@ -70,8 +73,9 @@ def account_of(result: Result, data: Sequence[str] = ()) -> Account:
     alone = is_one_auc(result)
     return Account(
         title="AUC over all parties" if alone else "Metrics over all parties",
-        figure=shown_auc(result) if alone else None,
+        figure=shown_with_binning(result) if alone else None,
         release=release_in_words(result),
+        binning=binning_in_words(result),
         facts=(*round_facts(result), *([("data", ", ".join(data))] if data else [])),
         steps=_steps(result),
         roles=_roles(result),
@@ -99,7 +103,8 @@ def number_in_words(protocol: str, row: Row) -> Number:
     digits = MOST_DECIMALS if row.precision is None else decimals(protocol, row.precision or "exact")
     interval = "" if row.low is None or row.high is None else f"{row.low:.{digits}f} to {row.high:.{digits}f}"
     significance = None if row.p_value is None else f"p = {row.p_value:.2g}"
-    return Number(name, f"{row.value:.{digits}f}", interval, "; ".join(filter(None, (significance, row.note))))
+    value = with_binning(f"{row.value:.{digits}f}", row.binning, digits)
+    return Number(name, value, interval, "; ".join(filter(None, (significance, row.note))))
 
 
 def round_facts(result: Result) -> tuple[tuple[str, str], ...]:

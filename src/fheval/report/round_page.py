@@ -15,6 +15,8 @@ def round_page(account: Account, when: datetime) -> str:
     if account.figure is not None:
         header.append(element("p", account.figure, class_="figure"))
     header.append(element("p", account.release, class_="release"))
+    if account.binning is not None:
+        header.append(element("p", account.binning, class_="release"))
     main = [
         _numbers(account),
         _caution(account),

@@ -24,6 +24,23 @@ def shown_auc(result: Result) -> str:
     return f"{min(max(result.auc, 0.0), 1.0):.{decimals(result.protocol, result.precision)}f}"
 
 
+def shown_with_binning(result: Result) -> str:
+    """The AUC, and how far counting at decision points may have moved it."""
+    return with_binning(shown_auc(result), result.binning, decimals(result.protocol, result.precision))
+
+
+def with_binning(figure: str, binning: float | None, digits: int) -> str:
+    """A figure and how far counting at decision points may have moved it, rounded up to the same digits.
+
+    >>> with_binning("0.9412", 0.00071, 4), with_binning("0.9412", None, 4)
+    ('0.9412 ± 0.0008', '0.9412')
+    """
+    if binning is None:
+        return figure
+    # What floating point adds to a whole number of last digits does not count as one more.
+    return f"{figure} ± {ceil(binning * 10**digits - 1e-6) / 10**digits:.{digits}f}"
+
+
 def decimals(protocol: str, precision: float | str) -> int:
     """How many decimals a release carries.
 
@@ -38,10 +55,29 @@ def decimals(protocol: str, precision: float | str) -> int:
 
 
 def release_in_words(result: Result) -> str:
-    """How precise the figure is."""
+    """How precise the figure is, as rounding leaves it."""
     if isinstance(result.precision, str):
         return words_of(result).exact
     return f"to within {result.precision:g}; further digits are noise by design and not shown"
+
+
+def binning_in_words(result: Result) -> str | None:
+    """What counting at decision points did to AUCs, where that is not below the rounding."""
+    rows = [row for row in result.results if row.metric == "auc" and row.value is not None]
+    known = [row.binning for row in rows if row.binning is not None]
+    if rows and not known:
+        return (
+            f"How far counting at {result.decision_points:,} decision points moved the AUC is not known: "
+            f"{result.protocol} answers one number a round. Another protocol says it beside the AUC."
+        )
+    rounded = result.precision if isinstance(result.precision, float) else 10.0**-MOST_DECIMALS
+    if not known or max(known) <= rounded:
+        return None
+    return (
+        f"Scores were counted at {result.decision_points:,} decision points: the AUC of the scores themselves lies "
+        f"within ± {max(known):.1g} of the one shown, which is more than the rounding. Use more decision points, or a "
+        "grid that has more of them where the scores are."
+    )
 
 
 def warning(result: Result) -> str | None:
