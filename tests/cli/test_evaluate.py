@@ -138,8 +138,9 @@ def test_splits_and_runs_reach_the_protocol(fheval: Session, parties: list[str])
         return bits
 
     assert soundness("--protocol", "paper-malicious", "--splits", "9") == pytest.approx(103, abs=0.5)
-    assert soundness("--protocol", "padded-verified") == pytest.approx(82.8)
-    assert soundness("--protocol", "padded-verified", "--runs", "3") == pytest.approx(125.8)
+    # A forged AUC, or a forged binning error: one bit less than either.
+    assert soundness("--protocol", "padded-verified") == pytest.approx(81.8)
+    assert soundness("--protocol", "padded-verified", "--runs", "3") == pytest.approx(124.8)
 
 
 def test_people_see_a_panel_with_the_digits_that_mean_something(
