@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,12 +53,75 @@ def _youden(y: Labels, called: Labels) -> float | None:
     return None if _one_class(y) else float(metrics.balanced_accuracy_score(y, called, adjusted=True))
 
 
+def _fbeta(beta: float) -> Callable[[Labels, Labels], float | None]:
+    return lambda y, called: float(metrics.fbeta_score(y, called, beta=beta)) if (y | called).any() else None
+
+
+def _kappa(y: Labels, called: Labels) -> float | None:
+    return float(metrics.cohen_kappa_score(y, called)) if len(np.unique(np.append(y, called))) > 1 else None
+
+
+def _cells(y: Labels, called: Labels) -> tuple[int, int, int, int]:
+    tn, fp, fn, tp = metrics.confusion_matrix(y, called, labels=[0, 1]).ravel().tolist() if len(y) else [0] * 4
+    return tp, fp, fn, tn
+
+
+def _lift(y: Labels, called: Labels) -> float | None:
+    tp, fp, fn, _ = _cells(y, called)
+    return (tp / (tp + fp)) / ((tp + fn) / len(y)) if tp + fp and tp + fn else None
+
+
+def _likelihood(y: Labels, called: Labels, *, positive: bool) -> float | None:
+    """scikit-learn's where no cell is empty; it warns of others, some of which have a value."""
+    tp, fp, fn, tn = _cells(y, called)
+    if min(tp, fp, fn, tn):
+        return float(metrics.class_likelihood_ratios(y, called)[0 if positive else 1])
+    part, other = (tp, fp) if positive else (fn, tn)
+    return (part / (tp + fn)) / (other / (fp + tn)) if tp + fn and other else None
+
+
+def _odds_ratio(y: Labels, called: Labels) -> float | None:
+    tp, fp, fn, tn = _cells(y, called)
+    return (tp / fn) / (fp / tn) if fp and fn and tn else 0.0 if fp and fn else None
+
+
+def _net_benefit(y: Labels, s: Values, threshold: float) -> float | None:
+    tp, fp, _, _ = _cells(y, (s > threshold).astype(np.int64))
+    return tp / len(y) - fp / len(y) * threshold / (1 - threshold) if len(y) else None
+
+
+def _observed_expected(y: Labels, s: Values) -> float | None:
+    # What is below half a unit of the fixed point counts as nothing.
+    return float(y.sum() / s.sum()) if np.rint(s * 2.0**24).any() else None
+
+
+def _scaled_brier(y: Labels, s: Values) -> float | None:
+    prevalence = y.mean() if len(y) else 0.0
+    return float(1 - np.mean((s - y) ** 2) / (prevalence * (1 - prevalence))) if 0 < prevalence < 1 else None
+
+
+def _stretch(name: str, number: int) -> Callable[[Labels, Values], float | None]:
+    """Observed share or mean probability of the samples in ]number/10 − 0.1, number/10], the first one closed."""
+
+    def of(y: Labels, s: Values) -> float | None:
+        inside = np.searchsorted(np.arange(1, 10) / 10, s) == number - 1
+        if not inside.any():
+            return None
+        return float(y[inside].mean() if name == "observed" else s[inside].mean())
+
+    return of
+
+
 def _brier(y: Labels, s: Values) -> float | None:
     return float(metrics.brier_score_loss(y, s, pos_label=1)) if len(y) else None
 
 
 def _log_loss(y: Labels, s: Values) -> float | None:
     return float(metrics.log_loss(y, s, labels=[0, 1])) if len(y) else None
+
+
+def _mean(_: Values, s: Values) -> float | None:
+    return float(s.mean()) if len(s) else None
 
 
 def _mae(y: Values, s: Values) -> float | None:
@@ -79,11 +143,30 @@ AT_THRESHOLD: dict[str, Callable[[Labels, Labels], float | None]] = {
     "specificity": _specificity,
     "npv": _npv,
     "f1": _f1,
+    "f2": _fbeta(2.0),
+    "f0.5": _fbeta(0.5),
+    "kappa": _kappa,
+    "lift": _lift,
+    "lr+": partial(_likelihood, positive=True),
+    "lr-": partial(_likelihood, positive=False),
+    "dor": _odds_ratio,
     "balanced-accuracy": _balanced,
     "youden-j": _youden,
 }
-OF_SCORES: dict[str, Callable[[Labels, Values], float | None]] = {"auc": _auc, "brier": _brier, "log-loss": _log_loss}
-OF_VALUES: dict[str, Callable[[Values, Values], float | None]] = {"mae": _mae, "rmse": _rmse, "r2": _r2}
+OF_SCORES: dict[str, Callable[[Labels, Values], float | None]] = {
+    "auc": _auc,
+    "brier": _brier,
+    "log-loss": _log_loss,
+    "o/e": _observed_expected,
+    "scaled-brier": _scaled_brier,
+    **{f"{name}:{number}": _stretch(name, number) for name in ("observed", "expected") for number in range(1, 11)},
+}
+OF_VALUES: dict[str, Callable[[Values, Values], float | None]] = {
+    "mean": _mean,
+    "mae": _mae,
+    "rmse": _rmse,
+    "r2": _r2,
+}
 
 
 def pooled(metric: str, y: NDArray[np.generic], s: Values) -> float | None:
@@ -94,4 +177,19 @@ def pooled(metric: str, y: NDArray[np.generic], s: Values) -> float | None:
     labels = y.astype(np.int64)
     if name in OF_SCORES:
         return OF_SCORES[name](labels, s)
+    if name == "net-benefit":
+        return _net_benefit(labels, s, float(threshold))
     return AT_THRESHOLD[name](labels, (s > float(threshold)).astype(np.int64))
+
+
+def resolution(metric: str, y: NDArray[np.generic], s: Values) -> float:
+    """How far fixed-point counting may take a metric from its value on these rows."""
+    if metric.startswith("expected"):
+        return 2.0**-20
+    if metric == "scaled-brier":
+        return 2.0**-24 * len(y) ** 2
+    if metric == "o/e":
+        # Each probability is off by half a unit at most.
+        expected, off = float(s.sum()), len(s) * 2.0**-25
+        return float(y.sum()) * off / expected / max(expected - off, 2.0**-25) if expected else 0.0
+    return 2.0**-24 * (4 if metric.startswith("net-benefit") else 1)

@@ -67,6 +67,8 @@ LONGEST_STUDY = 1 << 17
 
 EXACT: Literal["exact"] = "exact"
 
+MEAN_OF = "mean:"
+
 Release = Literal["ratios", "curve"]
 
 
@@ -166,6 +168,9 @@ class Study(Message, frozen=True, kw_only=True):
             raise _no_field("options")
         chosen = PROTOCOLS[_field("protocol", protocol)]
         own = {option.name: _plain(others.pop(option.name)) for option in _all_options() if option.name in others}
+        metrics = _field("metrics", others.get("metrics", ()))
+        if any(text.startswith(MEAN_OF) for text in metrics):
+            others |= _means(metrics, _field("models", others.get("models", (UNNAMED,))))
         fields: dict[str, Any] = {
             "grid": _chosen_grid(decision_points, grid, scores, resampled=interval is not None),
             "interval": interval,
@@ -340,6 +345,17 @@ class Study(Message, frozen=True, kw_only=True):
             options=self.options,
             checkers=self.checkers,
         )
+
+
+def _means(metrics: Sequence[str], models: Sequence[str]) -> dict[str, Any]:
+    """`mean:COLUMN` in place of a metric and a model: each column is averaged by itself, and all are compared."""
+    columns = tuple(text.removeprefix(MEAN_OF) for text in metrics if text.startswith(MEAN_OF))
+    if len(columns) < len(metrics) or (models != (UNNAMED,) and not set(columns) <= set(models)):
+        raise StudyError(
+            f"{MEAN_OF}COLUMN names a column to average, and goes with nothing but other columns. "
+            "Ask for other metrics in a study of their own."
+        )
+    return {"metrics": ("mean",), "models": columns}
 
 
 def _field(name: str, value: object) -> Any:

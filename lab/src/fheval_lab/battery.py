@@ -3,6 +3,8 @@
 Models are fitted to generated data of every prevalence; what they say of other rows is the distribution, as it is or
 transformed: uncalibrated, saturated, rounded, narrowed to float32, divided by a hundred, shifted from site to site. The
 default grid was chosen on those that are not `held_out`.
+
+`python -m fheval_lab.battery` prints the table of docs/grids.md.
 """
 
 from __future__ import annotations
@@ -182,3 +184,25 @@ def battery() -> Iterator[Distribution]:
             yield Distribution(f"{name}, {prevalence:.1%}", make, held_out=True)
     make = partial(_changed, "naive Bayes", 0.05, _logits, seed=7)
     yield Distribution("logits of naive Bayes, 5.0%", make, scale="logit", held_out=True)
+
+
+GRIDS = (Grid.even, Grid.logit, Grid.wide)
+SIZES = (100, 1000)
+
+
+def table() -> Iterator[str]:
+    """A table in Markdown: for each distribution its exact AUC, each grid's error, and the bound of the default."""
+    grids = [(make, size) for size in SIZES for make in GRIDS]
+    yield "| scores, prevalence | AUC | " + " | ".join(f"{make.__name__} {size:,}" for make, size in grids) + " | δ |"
+    yield "|---" * (len(grids) + 3) + "|"
+    for each in battery():
+        labels, scores = each.make()
+        found = [measure(labels, scores, make(size, scores=each.scale)) for make, size in grids]
+        errors = " | ".join(f"{cell.error:.0e}" for cell in found)
+        held_out = " (held out)" if each.held_out else ""
+        yield f"| {each.name}{held_out} | {found[-1].exact:.4f} | {errors} | {found[-1].bound:.0e} |"
+
+
+if __name__ == "__main__":
+    for line in table():
+        print(line)

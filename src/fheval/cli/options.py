@@ -21,7 +21,7 @@ from fheval.counting.delimited import text_column
 from fheval.counting.grid import DEFAULT_KIND, DEFAULT_POINTS, PLACED
 from fheval.errors import ConfigError
 from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE
-from fheval.metrics.registry import METRICS
+from fheval.metrics.registry import METRICS, NAMES
 from fheval.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from fheval.protocols.round import DEFAULT_MAX_SAMPLES, DEFAULT_MINIMUM_COHORT
 from fheval.study import DEFAULT_REPLICATES, EXACT, RESAMPLED_DECISION_POINTS, Study
@@ -149,7 +149,7 @@ _STUDY_OPTIONS: dict[str, tuple[Any, Any]] = {
         list[str] | None,
         None,
         _ASKED,
-        f"Repeat for several. One of {', '.join(METRICS)}; those that call samples positive take a threshold, as in "
+        f"Repeat for several. One of {NAMES}; those that call samples positive take a threshold, as in "
         "f1@0.3, else 0.5.",
         "--metric",
         metavar="NAME[@THRESHOLD]",

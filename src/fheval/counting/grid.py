@@ -31,7 +31,7 @@ LOGIT_LIMIT = 16
 
 # Interior points of a wide grid have the logits 4·sinh(u), u even, from +30 to −30. Of 1,000 points, those near 0.5 are
 # 0.022 apart on the logit scale, those near 1 % 0.033, near 1e-6 0.079 and near 1e-13 0.165. Of the spacings that were
-# measured (`fheval reproduce grids`) this one was off by least. 1 − σ(30) is 843 float64 steps below 1, so that even
+# measured (docs/grids.md) this one was off by least. 1 − σ(30) is 843 float64 steps below 1, so that even
 # 65,536 points are all different.
 WIDE_UNIT = 4
 WIDE_LIMIT = 30

@@ -91,7 +91,10 @@ class PartyTally:
     def _views(self, block: Table, task: Task) -> Iterator[tuple[str, str | None, Rows]]:
         for model in self.study.models:
             columns = block.scores[model]
-            if task == "regression":
+            if task == "values":
+                values = values_within(block, columns[0], self.study)
+                yield model, None, Rows(np.zeros(len(values), dtype=np.uint8), values)
+            elif task == "regression":
                 yield model, None, regression_rows(block, columns[0], self.study)
             elif not self.study.classes:
                 labels = binary_labels(block)
@@ -149,17 +152,19 @@ def binary_scores(table: Table, column: Column, study: Study) -> NDArray[np.floa
 
 def regression_rows(table: Table, column: Column, study: Study) -> Rows:
     """True and predicted values within the target range; anything else is refused."""
+    return Rows(*(values_within(table, each, study) for each in (table.labels, column)))
+
+
+def values_within(table: Table, column: Column, study: Study) -> NDArray[np.float64]:
+    """A column's values within the target range; anything else is refused."""
     low, high = study.target_range or (0.0, 1.0)
-    checked = []
-    for each in (table.labels, column):
-        if each.values.dtype.kind not in "biuf" and len(table):
-            raise table.refuse(each, 0, f"{each.values[0]!r} is not a number")
-        values = each.values.astype(np.float64)
-        bad = first_bad_score(values, (low, high))
-        if bad is not None:
-            raise table.refuse(each, bad, f"the value {values[bad]} is outside the target range [{low:g}, {high:g}]")
-        checked.append(values)
-    return Rows(*checked)
+    if column.values.dtype.kind not in "biuf" and len(table):
+        raise table.refuse(column, 0, f"{column.values[0]!r} is not a number")
+    values = column.values.astype(np.float64)
+    bad = first_bad_score(values, (low, high))
+    if bad is not None:
+        raise table.refuse(column, bad, f"the value {values[bad]} is outside the target range [{low:g}, {high:g}]")
+    return values
 
 
 def _as_text(labels: NDArray[np.generic]) -> NDArray[np.str_]:

@@ -24,7 +24,21 @@ from fheval.counting import Counts, Grid, bin_numbers
 from fheval.errors import ConfigError
 from fheval.field import LinearMap
 from fheval.metrics.fixed_point import BITS, LARGEST_LOG_LOSS, RESOLUTION, UNITS, Floats, Integers
-from fheval.metrics.statistics import Errors, Loss, Losses, Rows, Statistic, Task, Weights, weighted_histogram
+from fheval.metrics.statistics import (
+    CALIBRATION_BINS,
+    PROBABILITY_BITS,
+    Calibration,
+    Errors,
+    Loss,
+    Losses,
+    Predicted,
+    Rows,
+    Statistic,
+    Task,
+    Values,
+    Weights,
+    weighted_histogram,
+)
 from fheval.protocols.round import Batch, Contribution, Form, Reading
 
 
@@ -32,10 +46,12 @@ from fheval.protocols.round import Batch, Contribution, Form, Reading
 class Inputs:
     """What a metric needs to know beside the data, all of it public.
 
-    `cut` is the threshold on the scale of the scores, `targets` the range that true and predicted values lie in.
+    `threshold` is as it was said and `cut` the same on the scale of the scores; `targets` is the range that true and
+    predicted values lie in.
     """
 
     grid: Grid
+    threshold: float = 0.0
     cut: float = 0.0
     targets: tuple[float, float] = (0.0, 1.0)
 
@@ -352,9 +368,87 @@ def _of_errors(
     )
 
 
-def _f1(cells: Cells) -> Ratio:
-    whole = 2 * cells.tp + cells.fp + cells.fn
-    return Ratio([(2 * cells.tp, cells.samples)], [(whole, cells.samples)])
+def _f(name: str, found: int, missed: int, called: int) -> Metric:
+    """F-beta: found·TP over found·TP + missed·FN + called·FP, where found = missed + called and β² = missed/called."""
+
+    def ratio(cells: Cells) -> Ratio:
+        part = found * cells.tp
+        return Ratio([(part, cells.samples)], [(part + missed * cells.fn + called * cells.fp, cells.samples)])
+
+    undefined = "no sample is positive and none scores above the threshold"
+    return _at_threshold(name, ratio, lambda n: found * n * n, undefined)
+
+
+def _odds(name: str, num: Callable[[Cells], Product], den: Callable[[Cells], Product], undefined: str) -> Metric:
+    """One product over another, which may be smaller."""
+    return _at_threshold(name, lambda c: Ratio([num(c)], [den(c)]), lambda n: n * n, undefined, most=0)
+
+
+def _kappa(cells: Cells) -> Ratio:
+    """κ + 1 = (2·(TP·TN − FN·FP) + A·Q + P·B) over (A·Q + P·B), with A samples called positive and B negative."""
+    called, not_called = cells.tp + cells.fp, cells.fn + cells.tn
+    whole = [(called, cells.negatives), (cells.positives, not_called)]
+    return Ratio([(2 * cells.tp, cells.tn), (-2 * cells.fn, cells.fp), *whole], whole)
+
+
+def _threshold_units(inputs: Inputs) -> int:
+    return round(inputs.threshold * UNITS)
+
+
+def _net_benefit(columns: Columns, inputs: Inputs) -> Ratio:
+    """((1 − t)·TP + t·(n − FP))/n, which is (1 − t)·NB + t and never negative; t in units of 2^-24."""
+    cells, units = columns.cells(inputs.cut), _threshold_units(inputs)
+    if units >= UNITS:
+        raise ConfigError("Nothing scores above 1: a net benefit has no meaning there. Use a lower threshold.")
+    won = (UNITS - units) * cells.tp + units * (cells.samples - cells.fp)
+    return Ratio([(won, cells.samples)], [(UNITS * cells.samples, cells.samples)])
+
+
+def _benefit_of(inputs: Inputs) -> Finisher:
+    share = _threshold_units(inputs) / UNITS
+    return Finisher(offset=-share / (1 - share), scale=1 / (1 - share), resolution=2 * RESOLUTION)
+
+
+def _predicted(inputs: Inputs) -> Predicted:
+    return Predicted(inputs.grid.scores == "logit")
+
+
+def _observed_expected(columns: Columns, inputs: Inputs) -> Ratio:
+    positives, negatives, expected = (columns.of(_predicted(inputs))[row] for row in range(3))
+    samples = positives + negatives
+    return Ratio([(UNITS * positives, samples)], [(expected, samples)])
+
+
+def _scaled_brier(columns: Columns, inputs: Inputs) -> Ratio:
+    """n·Σ(p − y)² over P·Q: the Brier score over that of a model that gives everyone the prevalence."""
+    positives, negatives = (columns.of(_predicted(inputs))[row] for row in range(2))
+    samples, losses = (columns.of(Losses("brier", inputs.grid.scores == "logit"))[row] for row in range(2))
+    return Ratio([(losses, samples)], [(positives, UNITS * negatives)])
+
+
+def _calibrated(stretch: int) -> tuple[Metric, Metric]:
+    """Share of positives, and mean probability, of the samples in one of ten even stretches of probability."""
+
+    def counted(inputs: Inputs) -> Calibration:
+        return Calibration(inputs.grid.scores == "logit")
+
+    def metric(name: str, row: int, bits: int) -> Metric:
+        def ratio(columns: Columns, inputs: Inputs) -> Ratio:
+            every = columns.of(counted(inputs))
+            samples, part = every[stretch], every[row * CALIBRATION_BINS + stretch]
+            return Ratio([(part, samples)], [((1 << bits) * samples, samples)])
+
+        return Metric(
+            f"{name}:{stretch + 1}",
+            ratio,
+            lambda n: n * n << bits,
+            "no sample is in this stretch of probability",
+            lambda _: Finisher(resolution=2.0**-bits if bits else 0.0),
+            statistics=lambda inputs: (counted(inputs),),
+            probabilities=True,
+        )
+
+    return metric("observed", 1, 0), metric("expected", 2, PROBABILITY_BITS)
 
 
 def _both_rates(cells: Cells, twice: int) -> Ratio:
@@ -396,7 +490,9 @@ _ENTRIES = (
     _share("recall", lambda c: (c.tp, c.positives), "no sample is positive"),
     _share("specificity", lambda c: (c.tn, c.negatives), "no sample is negative"),
     _share("npv", lambda c: (c.tn, c.fn + c.tn), "every sample scores above the threshold"),
-    _at_threshold("f1", _f1, lambda n: 2 * n * n, "no sample is positive and none scores above the threshold"),
+    _f("f1", 2, 1, 1),
+    _f("f2", 5, 4, 1),
+    _f("f0.5", 5, 1, 4),
     _at_threshold("balanced-accuracy", lambda c: _both_rates(c, 2), lambda n: n * n // 2, _ONE_CLASS),
     _at_threshold(
         "youden-j",
@@ -406,8 +502,79 @@ _ENTRIES = (
         Finisher(offset=-1.0),
         most=2,
     ),
+    _at_threshold(
+        "kappa",
+        _kappa,
+        lambda n: 2 * n * n,
+        "all samples are of one class, and called so",
+        Finisher(offset=-1.0),
+        most=2,
+    ),
+    _odds(
+        "lift",
+        lambda c: (c.tp, c.samples),
+        lambda c: (c.tp + c.fp, c.positives),
+        "no sample is positive, or none scores above the threshold",
+    ),
+    _odds(
+        "lr+",
+        lambda c: (c.tp, c.negatives),
+        lambda c: (c.positives, c.fp),
+        "no sample is positive, or no negative one scores above the threshold",
+    ),
+    _odds(
+        "lr-",
+        lambda c: (c.fn, c.negatives),
+        lambda c: (c.positives, c.tn),
+        "no sample is positive, or every negative one scores above the threshold",
+    ),
+    _odds(
+        "dor",
+        lambda c: (c.tp, c.tn),
+        lambda c: (c.fp, c.fn),
+        "every positive sample scores above the threshold, or no negative one does",
+    ),
+    Metric(
+        "net-benefit",
+        _net_benefit,
+        lambda n: n * n << BITS,
+        _NO_SAMPLES,
+        _benefit_of,
+        histogram="threshold",
+        probabilities=True,
+    ),
+    Metric(
+        "o/e",
+        _observed_expected,
+        lambda n: n * n << BITS,
+        "no risk was predicted for anyone",
+        lambda _: Finisher(resolution=RESOLUTION),
+        proper=False,
+        statistics=lambda inputs: (_predicted(inputs),),
+        probabilities=True,
+    ),
+    Metric(
+        "scaled-brier",
+        _scaled_brier,
+        lambda n: n * n << BITS,
+        _ONE_CLASS,
+        lambda _: Finisher(offset=1.0, scale=-1.0),
+        proper=False,
+        statistics=lambda inputs: (_predicted(inputs), Losses("brier", inputs.grid.scores == "logit")),
+        probabilities=True,
+    ),
+    *(metric for stretch in range(CALIBRATION_BINS) for metric in _calibrated(stretch)),
     _mean_loss("brier", 1),
     _mean_loss("log-loss", LARGEST_LOG_LOSS),
+    Metric(
+        "mean",
+        lambda columns, inputs: _mean(columns.of(Values(*inputs.targets))),
+        lambda n: n * n << BITS,
+        _NO_SAMPLES,
+        lambda inputs: replace(_within_targets(inputs), offset=inputs.targets[0], resolution=RESOLUTION),
+        statistics=lambda inputs: (Values(*inputs.targets),),
+        targets=True,
+    ),
     _of_errors("mae", _mean, BITS, _NO_SAMPLES, _within_targets),
     _of_errors(
         "rmse",
@@ -427,6 +594,9 @@ _ENTRIES = (
 )
 
 METRICS = {metric.name: metric for metric in _ENTRIES}
+
+# As people are told them: the stretches of probability in one word.
+NAMES = ", ".join(dict.fromkeys(name.partition(":")[0] + ":1 … 10" if ":" in name else name for name in METRICS))
 
 
 DEFAULT_THRESHOLD = 0.5
@@ -459,6 +629,7 @@ class Spec:
             raise ConfigError(f"{self} needs the public range of the true and predicted values. Give a target range.")
         return Inputs(
             grid=grid,
+            threshold=self.threshold or 0.0,
             cut=0.0 if self.threshold is None else _cut(self, self.threshold, grid),
             targets=targets or (0.0, 1.0),
         )
@@ -474,7 +645,7 @@ def parse_spec(text: str) -> Spec:
     """
     name, at, behind = text.strip().partition("@")
     if name not in METRICS:
-        raise ConfigError(f"There is no metric {name!r}. Choose among: {', '.join(METRICS)}.")
+        raise ConfigError(f"There is no metric {name!r}. Choose among: {NAMES}.")
     if not METRICS[name].threshold:
         if at:
             raise ConfigError(f"{name} takes no threshold. Leave out what follows the @.")

@@ -19,7 +19,7 @@ from fheval.metrics.fixed_point import Floats, Integers
 
 Weights = NDArray[np.uint8]
 
-Task = Literal["binary", "regression"]
+Task = Literal["binary", "regression", "values"]
 Loss = Literal["brier", "log-loss"]
 
 # Sums of a block stay far below 2^53, where doubles count without error; see `weighted_sums`.
@@ -31,7 +31,10 @@ PROBABILITY_BITS = 20
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Rows:
-    """Checked rows of one model; a label is 0 or 1 in a binary task and the true value in a regression."""
+    """Checked rows of one model; a label is 0 or 1 in a binary task and the true value in a regression.
+
+    Where values are averaged by themselves there are no labels, and `scores` are the values.
+    """
 
     labels: NDArray[Any]
     scores: Floats
@@ -70,6 +73,33 @@ class Losses:
         probabilities = rows.probabilities(logits=self.logits)
         losses = fixed_point.brier_losses if self.kind == "brier" else fixed_point.log_losses
         return weighted_sums([np.ones(len(rows.scores)), losses(rows.labels, probabilities)], weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """The numbers of positives and of negatives, and the sum of probabilities in fixed point."""
+
+    logits: bool
+    task: Task = "binary"
+    width: int = 3
+
+    def tally(self, rows: Rows, weights: Weights) -> Integers:
+        probabilities = fixed_point.in_units(rows.probabilities(logits=self.logits))
+        return weighted_sums([rows.labels == 1, rows.labels == 0, probabilities], weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The number of values, and their sum in units of 2^-24 of the way from `low` to `high`."""
+
+    low: float
+    high: float
+    task: Task = "values"
+    width: int = 2
+
+    def tally(self, rows: Rows, weights: Weights) -> Integers:
+        values = fixed_point.within_range(rows.scores, self.low, self.high)
+        return weighted_sums([np.ones(len(values)), values], weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +158,9 @@ def weighted_histogram(keys: NDArray[np.intp], bins: int, weights: Weights) -> I
     return counted
 
 
-def weighted_sums(columns: Sequence[NDArray[np.int64] | NDArray[np.float64]], weights: Weights) -> Integers:
+def weighted_sums(
+    columns: Sequence[NDArray[np.int64] | NDArray[np.float64] | NDArray[np.bool_]], weights: Weights
+) -> Integers:
     """Σ_i w_i·x_i for each line of weights and each column of integers.
 
     In doubles, and exact in any order of addition: 2^14 rows of up to 2^30 with weights of up to 12 stay below 2^48.
