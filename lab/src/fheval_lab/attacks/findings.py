@@ -10,7 +10,16 @@ from typing import Any, Protocol
 from fheval.engines import Engine
 from fheval.protocols import PROTOCOLS
 from fheval.version import __version__
-from fheval_lab.attacks import collusion, guessing, nudging, released_pair, several_fields, small_field, views
+from fheval_lab.attacks import (
+    collusion,
+    counts_from_ratios,
+    guessing,
+    nudging,
+    released_pair,
+    several_fields,
+    small_field,
+    views,
+)
 from fheval_lab.attacks.consortium import Consortium
 from fheval_lab.attacks.padded_adversaries import PaddedAdversary, VerifiedAdversary
 from fheval_lab.attacks.paper_adversaries import MaliciousAdversary
@@ -96,6 +105,7 @@ def experiments(consortium: Consortium, engine: Engine) -> list[Experiment]:
         chosen.append(Experiment("privacy", lambda: [views.subtract_uploads(consortium, engine)]))
         chosen.append(Experiment("privacy", lambda: [views.divide_slots(consortium, engine)]))
         chosen.append(Experiment("privacy", released_pair.attack_released_pair))
+        chosen.append(Experiment("counts", counts_from_ratios.attack_released_numbers))
     if family is VerifiedAdversary:
         chosen += [
             Experiment("small_field", partial(small_field.acceptance_rates, prime)) for prime in small_field.PRIMES

@@ -19,6 +19,7 @@ _TITLES = {
     "small_field": "The algebra in small fields: how often so many runs accept a forged ratio",
     "several_fields": "One run over each of several small fields: how often they agree on a wrong fraction",
     "privacy": "Attacks on privacy",
+    "counts": "The counts behind released numbers: how often they are found, and what `fheval study check` says before",
 }
 
 
