@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -46,13 +48,24 @@ def parquet_columns(path: Path, wanted: Sequence[Wanted]) -> Iterator[ColumnChun
             for number, (place, each) in enumerate(zip(places, wanted, strict=True))
         ]
     )
-    for first_row in range(0, rows, SLICE_ROWS):
+    for first_row, slice_ in _read_ahead(chosen, rows):
         try:
-            frame = chosen.slice(first_row, SLICE_ROWS).collect()
+            frame = slice_.result()
         except _UNREADABLE as error:
             raise _unreadable(file, error) from error
         columns = zip(frame, places, wanted, strict=True)
         yield ColumnChunk(tuple(_column(*each, first_row) for each in columns), first_row)
+
+
+def _read_ahead(table: pl.LazyFrame, rows: int) -> Iterator[tuple[int, Future[pl.DataFrame]]]:
+    """Read the next slice while one is being counted: Polars does not hold Python's lock meanwhile."""
+    with ThreadPoolExecutor(max_workers=1) as reader:
+        ahead: deque[tuple[int, Future[pl.DataFrame]]] = deque()
+        for first_row in range(0, rows, SLICE_ROWS):
+            ahead.append((first_row, reader.submit(table.slice(first_row, SLICE_ROWS).collect)))
+            if len(ahead) > 1:
+                yield ahead.popleft()
+        yield from ahead
 
 
 def _chosen(place: Place, wanted: Wanted, dtype: pl.DataType) -> pl.Expr:
