@@ -9,8 +9,9 @@ import pytest
 from fheval.engines import load_engine
 from fheval.protocols import PROTOCOLS
 from fheval_lab.bench import suite as bench_suite
+from fheval_lab.bench.aggregators import Played
 from fheval_lab.bench.growth import Growth, grow, powers_of_ten
-from fheval_lab.bench.suite import MANY_PARTIES, PARTIES, aggregator_seconds, engine_ratios, work
+from fheval_lab.bench.suite import MANY_PARTIES, PARTIES, aggregator_times, engine_ratios, work
 from fheval_lab.clear import ClearEngine
 
 PADDED, VERIFIED = "padded", "padded-verified"
@@ -23,25 +24,34 @@ def test_every_protocol_is_measured_and_those_with_pads_among_many_as_well() -> 
     assert len(set(work())) == len(work()) == 6
 
 
+def played(*seconds: float) -> list[Played]:
+    """Rounds of which 0.02 s came after the last upload."""
+    return [Played(each, 0.02) for each in seconds]
+
+
 def test_ratios_are_medians_over_pairs_of_one_repetition() -> None:
-    seconds = {key: [1.0, 1.0, 1.0] for key in work()}
+    times = {key: played(1.0, 1.0, 1.0) for key in work()}
     # A machine that is twice as slow in one repetition, and a hiccup in another.
-    seconds[SEMI_HONEST, PARTIES] = [0.9, 1.8, 0.9]
-    seconds[MALICIOUS, PARTIES] = [1.8, 3.6, 9.0]
-    seconds[PADDED, PARTIES] = [0.045, 0.09, 0.045]
-    seconds[PADDED, MANY_PARTIES] = [0.09, 0.18, 0.09]
-    seconds[VERIFIED, PARTIES] = [0.1, 0.1, 0.1]
-    seconds[VERIFIED, MANY_PARTIES] = [0.1, 0.1, 0.2]
-    found = {ratio.name: ratio for ratio in engine_ratios("some", seconds)}
+    times[SEMI_HONEST, PARTIES] = played(0.9, 1.8, 0.9)
+    times[MALICIOUS, PARTIES] = played(1.8, 3.6, 9.0)
+    times[PADDED, PARTIES] = played(0.027, 0.054, 0.027)
+    times[PADDED, MANY_PARTIES] = played(0.09, 0.18, 0.09)
+    times[VERIFIED, PARTIES] = played(0.1, 0.1, 0.1)
+    times[VERIFIED, MANY_PARTIES] = played(0.1, 0.1, 0.2)
+    found = {ratio.name: ratio for ratio in engine_ratios("seal", times)}
     a_party = found["paper-semi-honest: seconds a party, 100 parties"]
     assert (a_party.value, a_party.low, a_party.high) == pytest.approx((0.009, 0.009, 0.018))
     assert a_party.holds
     doubled = found["paper-malicious / paper-semi-honest"]
     assert (doubled.value, doubled.high) == pytest.approx((2.0, 10.0))
     assert doubled.holds
-    assert found["padded / paper-semi-honest"].value == pytest.approx(0.05)
+    assert found["padded / paper-semi-honest"].value == pytest.approx(0.03)
+    assert found["padded / paper-semi-honest"].holds
+    assert not found["padded-verified / paper-malicious"].holds
     assert not found["padded: 10,000 parties / 100"].holds
     assert found["padded-verified: 10,000 parties / 100"].holds
+    assert not found["padded: after the last upload / all"].holds
+    assert found["padded-verified: after the last upload / all"].value == pytest.approx(0.2)
 
 
 def test_every_protocol_takes_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,29 +60,31 @@ def test_every_protocol_takes_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_suite, "DECISION_POINTS", 5)
     monkeypatch.setattr(bench_suite, "LEAST_SECONDS", 0.001)
     steps: list[str] = []
-    seconds = aggregator_seconds(ClearEngine(), 2, steps.append)
-    assert list(seconds) == few
-    assert all(len(found) == 2 and min(found) > 0 for found in seconds.values())
+    times = aggregator_times(ClearEngine(), 2, steps.append)
+    assert list(times) == few
+    assert all(len(found) == 2 and min(found) > (0, 0) for found in times.values())
+    assert all(0 < each.online < each.seconds for found in times.values() for each in found)
     assert steps[-1] == "clear: repetition 2 of 2"
     assert len(steps) == len(few) + 2
 
 
 def test_short_works_take_turns_until_each_has_lasted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_suite, "LEAST_SECONDS", 0.5)
-    played: list[str] = []
+    turns: list[str] = []
 
-    def lasting(name: str, *times: float) -> Callable[[], float]:
+    def lasting(name: str, *times: float) -> Callable[[], Played]:
         left = iter(times)
 
-        def work() -> float:
-            played.append(name)
-            return next(left)
+        def work() -> Played:
+            turns.append(name)
+            return Played(next(left), 0.05)
 
         return work
 
     works = {("long", 1): lasting("long", 9.0), ("a", 1): lasting("a", 0.1, 0.2, 0.3), ("b", 1): lasting("b", 0.4, 0.4)}
-    assert bench_suite._repetition(works) == pytest.approx({("long", 1): 9.0, ("a", 1): 0.2, ("b", 1): 0.4})
-    assert played == ["long", "a", "b", "a", "b", "a"]
+    means = {key: mean.seconds for key, mean in bench_suite._repetition(works).items()}
+    assert means == pytest.approx({("long", 1): 9.0, ("a", 1): 0.2, ("b", 1): 0.4})
+    assert turns == ["long", "a", "b", "a", "b", "a"]
 
 
 def test_whole_rounds_are_played_for_each_power_of_ten() -> None:

@@ -107,7 +107,9 @@ def roles_table(result: Result) -> Table:
     seconds, sent = result.seconds, result.bytes
     table.add_row("party, on average", duration(seconds["party"]), size(sent["party_upload"]))
     table.add_row("leader, keys included", duration(seconds["leader"]), size(sent["leader_upload"]))
+    table.add_row("its public keys, once an epoch", "", size(sent["keys"]))
     table.add_row("aggregator", duration(seconds["aggregator"]), size(sent["result"]))
+    table.add_row("of it, after the last upload", duration(seconds["online"]), "")
     table.add_row("opening the result", duration(seconds["decrypt"]), "")
     return table
 

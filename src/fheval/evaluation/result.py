@@ -77,8 +77,9 @@ class Result:
 
     `precision` is the width of the rounding that was released, or "exact". `confidence` is the level of the intervals,
     if any. `curves` has the global counts where the parties consented to learn them. `seconds` has the mean over the
-    parties under "party", and the work of the leader (set-up included), the aggregator and one decryption. `bytes` has
-    one party's upload (mean), the leader's, and the aggregator's answer.
+    parties under "party", and the work of the leader (set-up included), of the aggregator, what of it came after the
+    last upload ("online"), and one decryption. `bytes` has one party's upload (mean), the leader's, its public keys,
+    which travel once an epoch, and the aggregator's answer.
     """
 
     protocol: str

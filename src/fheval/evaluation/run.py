@@ -306,11 +306,13 @@ def _result(study: Study, round_: Round, verdict: Verdict, watch: Watch, rows: S
             "party": (seconds["counting"] + seconds["party"]) / parties,
             "leader": seconds["leader"],
             "aggregator": seconds["aggregator"],
+            "online": watch.online,
             "decrypt": seconds["decrypt"],
         },
         bytes={
             "party_upload": round(sum(uploads) / len(uploads)),
             "leader_upload": sum(sizes["leader_upload"]),
+            "keys": sum(sizes["keys"]),
             "result": sum(sizes["result"]),
         },
         curves=tuple(read_curves(study, round_.groups, verdict.counts)) if curve else (),

@@ -40,6 +40,7 @@ class Watch:
         self._clock = clock or perf_counter
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.sizes: defaultdict[str, list[int]] = defaultdict(list)
+        self._before_last_upload = 0.0
         self._on_work = on_work
         self._role = ""
         self._since = self._clock()
@@ -54,6 +55,15 @@ class Watch:
             self._turn_to(outer)
             if self._on_work:
                 self._on_work(role)
+
+    def uploaded(self) -> None:
+        """Note that the aggregator is about to get an upload."""
+        self._before_last_upload = self.seconds["aggregator"]
+
+    @property
+    def online(self) -> float:
+        """What of the aggregator's work came after it got the last upload."""
+        return self.seconds["aggregator"] - self._before_last_upload
 
     def _turn_to(self, role: str) -> str:
         now = self._clock()
@@ -91,7 +101,7 @@ class Members:
         with self.watch.working("leader"):
             sets = self.protocol.parameter_sets(round_)
             self.secrets, setup = keys or leader_set_up(engine, round_, sets, rng)
-            self.setup = self._carried("leader_upload", wire.encode(setup))
+            self.setup = self._carried("keys", wire.encode(setup))
 
     def play(self, aggregator_type: type[Aggregator] | None = None) -> Verdict:
         """The whole round; gives what a party ends up with, or raises why there is nothing."""
@@ -128,6 +138,8 @@ class Members:
                 self._carried(ask.stage.value, body)
             else:
                 self._carried(f"{step.role}_upload", answer)
+            if ask.stage is Stage.SUBMIT:
+                self.watch.uploaded()
             yield party, answer
 
     def answer(self, party: str, stage: Stage, body: bytes) -> bytes:

@@ -128,7 +128,7 @@ def round_facts(result: Result) -> tuple[tuple[str, str], ...]:
 
 def _roles(result: Result) -> tuple[Role, ...]:
     words, sent, seconds = words_of(result), result.bytes, result.seconds
-    upload, leader_upload = size(sent["party_upload"]), size(sent["leader_upload"])
+    upload, leader_upload = size(sent["party_upload"]), size(sent["leader_upload"] + sent["keys"])
     return (
         Role("each party", "its own data, and the result", upload, duration(seconds["party"])),
         Role("leader, one of them", "the same; it made the keys", leader_upload, duration(seconds["leader"])),

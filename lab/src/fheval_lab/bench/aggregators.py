@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from time import process_time
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -34,7 +35,10 @@ MEMORY_AHEAD = 16 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """One quantity, measured several times in one run: the median, and the smallest and largest."""
+    """One quantity, measured several times in one run: the median, and the smallest and largest.
+
+    `online` is the median of what came after the last upload.
+    """
 
     name: str
     engine: str
@@ -43,6 +47,14 @@ class Measurement:
     seconds: float
     low: float
     high: float
+    online: float
+
+
+class Played(NamedTuple):
+    """Processor seconds of an aggregator in one round: in all, and after it got the last upload."""
+
+    seconds: float
+    online: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +73,10 @@ class Ratio:
         return self.value <= self.limit
 
 
-def aggregator_work(engine: Engine, protocol: str, parties: int, decision_points: int) -> Callable[[], float]:
+def aggregator_work(engine: Engine, protocol: str, parties: int, decision_points: int) -> Callable[[], Played]:
     """Prepare a round and give a function that plays the aggregator once and says how long it worked.
 
-    Everything from the first upload to the written result is counted: reading messages, loading ciphertexts, adding,
+    Everything up to the written result is counted: what is made ahead, reading messages, loading ciphertexts, adding,
     computing, writing. Loading the public keys is not: that is set-up, and serves many rounds.
     """
     rng = SystemRandomness()
@@ -77,7 +89,7 @@ def aggregator_work(engine: Engine, protocol: str, parties: int, decision_points
     # What the leader sends is made once, in the first play.
     kept: dict[Stage, list[tuple[str, bytes]]] = {}
 
-    def once() -> float:
+    def once() -> Played:
         setup = wire.decode(members.setup, PublicSetup, sender=names[0])
         playing = members.protocol.aggregator(engine, round_, setup, rng).play()
         watch = _Stopwatch()
@@ -115,16 +127,22 @@ class _Uploads:
 
 
 class _Stopwatch:
-    """Runs from its making to `stop`, except while an upload is being made for the aggregator."""
+    """Runs from its making to `stop`, except while an upload is being made for the aggregator.
+
+    What is online begins with the last upload.
+    """
 
     def __init__(self) -> None:
         self._start = process_time()
         self._elsewhere = 0.0
+        self._before = 0.0
 
     def outside(self, uploads: Iterator[tuple[str, bytes]], ahead: int) -> Iterator[tuple[str, bytes]]:
         """Make `ahead` uploads at a time, since reading the clock for each would take as long as adding it."""
         while made := self.elsewhere(lambda: list(islice(uploads, ahead))):
-            yield from made
+            yield from made[:-1]
+            self._before = self._worked()
+            yield made[-1]
 
     def elsewhere(self, make: Callable[[], list[tuple[str, bytes]]]) -> list[tuple[str, bytes]]:
         left = process_time()
@@ -132,7 +150,11 @@ class _Stopwatch:
         self._elsewhere += process_time() - left
         return made
 
-    def stop(self) -> float:
+    def stop(self) -> Played:
+        seconds = self._worked()
+        return Played(seconds, seconds - self._before)
+
+    def _worked(self) -> float:
         return process_time() - self._start - self._elsewhere
 
 

@@ -77,10 +77,10 @@ def _print_tables(content: dict[str, Any]) -> None:
     console = Console()
     title = "Aggregator, processor milliseconds"
     times = Table("engine", "protocol", title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for name in ("parties", "median", "smallest", "largest"):
+    for name in ("parties", "median", "smallest", "largest", "after the last upload"):
         times.add_column(name, justify="right")
     for one in content["measurements"]:
-        spread = (f"{1000 * one[field]:.1f}" for field in ("seconds", "low", "high"))
+        spread = (f"{1000 * one[field]:.1f}" for field in ("seconds", "low", "high", "online"))
         times.add_row(one["engine"], one["name"], f"{one['parties']:,}", *spread)
     ratios = Table("engine", "ratio", title="Ratios of this run", title_justify="left", box=box.SIMPLE_HEAD)
     for name in ("median", "smallest", "largest", "limit", ""):

@@ -86,11 +86,11 @@ def _play(engine: Engine, protocol: str, parties: int) -> Traffic:
     own = Contribution(np.ones((1, 2 * DECISION_POINTS - 2), dtype=np.int64))
     play(BY_NAME[protocol], engine, round_, dict.fromkeys(names, own), rng, watch)
     uploads, result, told = watch.sizes["party_upload"], sum(watch.sizes["result"]), watch.sizes.get("broadcast", [])
-    set_up, *pads = watch.sizes["leader_upload"]
+    pads = watch.sizes["leader_upload"]
     # With pads the leader alone fetches the result, and tells the others; else everyone fetches it.
     return Traffic(
         upload=round(sum(uploads) / len(uploads)),
         download=told[0] if told else result,
         leader=sum(pads) + result if told else 0,
-        set_up=set_up,
+        set_up=sum(watch.sizes["keys"]),
     )

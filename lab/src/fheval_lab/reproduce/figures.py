@@ -81,7 +81,7 @@ def aggregator_time(engine: Engine, protocol: str, parties: int, points: int) ->
     """The median of five rounds of the aggregator, after one that warms up."""
     once = aggregator_work(engine, protocol, parties, points)
     once()
-    seconds = [once() for _ in range(REPEATS)]
+    seconds = [once().seconds for _ in range(REPEATS)]
     row = Row(column=protocol, value=median(seconds), std=pstdev(seconds), unit="s", note=f"engine {engine.name}")
     row = replace(row, parties=parties, decision_points=points)
     if protocol in (paper_semi_honest.NAME, paper_malicious.NAME) and (parties, points) == (100, 100):
