@@ -145,11 +145,16 @@ def _split_header(path: Path, block: Block) -> tuple[list[str], str, Block]:
     try:
         header = block.data[:end].decode("utf-8")
         separator = max(_CSV_SEPARATORS, key=header.count)
-        names = next(csv.reader(io.StringIO(header, newline=""), delimiter=separator), [])
+        records = list(csv.reader(io.StringIO(header, newline=""), delimiter=separator)) or [[]]
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: the header cannot be read ({error}). Save the file as CSV in UTF-8.") from error
+    if len(records) > 1:
+        raise InputError(
+            f"{path}: a carriage return alone ends the header, where other rows may end otherwise. "
+            "Save the file with one kind of line ends."
+        )
     lines = block.data.count(b"\n", 0, end)
-    return [name.strip() for name in names], separator, Block(block.data[end:], block.first_line + lines)
+    return [name.strip() for name in records[0]], separator, Block(block.data[end:], block.first_line + lines)
 
 
 def _text_separator(path: Path, block: Block) -> str:

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from stat import S_ISREG
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ from fheval.counting.table import UNNAMED, Table
 from fheval.errors import InputError
 
 FilePath = str | PathLike[str]
+T = TypeVar("T")
 
 _READERS: dict[str, Callable[[Path, Sequence[Wanted]], Iterator[ColumnChunk]]] = {
     ".csv": csv_columns,
@@ -88,8 +90,28 @@ def read_columns(path: FilePath, wanted: Sequence[Wanted]) -> Iterator[ColumnChu
     file = _existing(path)
     ending = file.suffix.lower()
     if ending in _READERS:
-        return _READERS[ending](file, wanted)
+        return _unchanged(file, _READERS[ending](file, wanted))
     raise InputError(f"{file}: unknown kind of file {ending!r}. Use .csv, .tsv, .parquet, .pq, .npy or .txt.")
+
+
+def _unchanged(file: Path, chunks: Iterator[T]) -> Iterator[T]:
+    """Pass chunks of a file on, and refuse it at the end if it has become another one meanwhile."""
+    before = _state(file)
+    yield from chunks
+    if _state(file) != before:
+        raise InputError(
+            f"{file}: has changed while it was read. Write a new file beside it and give it the name when it is whole."
+        )
+
+
+def _state(file: Path) -> tuple[int, ...]:
+    try:
+        found = file.stat()
+    except OSError:
+        return ()
+    # What is in a pipe changes all the time, and is read once.
+    regular = S_ISREG(found.st_mode)
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns) if regular else ()
 
 
 def _column(file: Path, *, labels: bool) -> NDArray[Any]:
@@ -99,7 +121,7 @@ def _column(file: Path, *, labels: bool) -> NDArray[Any]:
             f"{file}: a file of {'labels' if labels else 'scores'} alone must be .txt or .npy, not {ending!r}. "
             "Use a CSV or Parquet file with both columns instead."
         )
-    pieces = list(npy_column(file) if ending == ".npy" else text_column(file, labels=labels))
+    pieces = list(_unchanged(file, npy_column(file) if ending == ".npy" else text_column(file, labels=labels)))
     return np.concatenate(pieces) if pieces else np.empty(0)
 
 
