@@ -102,6 +102,29 @@ def test_intervals_cover_the_truth_and_are_those_of_the_pooled_bootstrap() -> No
     assert width[0] == pytest.approx(width[1], rel=0.01)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("prevalence", "rows"), [(0.01, 1000), (0.3, 200)])
+def test_intervals_cover_the_truth_for_rare_outcomes_too(prevalence: float, rows: int) -> None:
+    """A thousand studies with default settings: ten parties, at 1 % about ten positives each."""
+    study = Study.of(interval=LEVEL)
+    batch, rng, hits = study.batch(), np.random.default_rng(round(1000 * prevalence)), 0
+    auc = batch.readings[0].form
+    for number in range(1000):
+        total = np.zeros(1, dtype=np.int64)
+        for party in range(PARTIES):
+            labels = (rng.random(rows) < prevalence).astype(np.int64)
+            logits = rng.normal(size=rows) + DISTANCE * labels - DISTANCE / 2 + np.log(prevalence / (1 - prevalence))
+            table = Table.of(labels, 1 / (1 + np.exp(-logits)))
+            total = total + tally_party(study, (), [table], weights(number, party)).contribution().table
+        left, right = batch.factors(total)
+        products = (left.astype(np.float64) * right)[: auc.terms * batch.lines].reshape(batch.lines, auc.terms)
+        values = products[:, : auc.numerator].sum(axis=1) / products[:, auc.numerator :].sum(axis=1)
+        low, high = Estimate(float(values[0]), values[1:], 0.0).interval(LEVEL)
+        hits += low <= TRUTH <= high
+    print(f"prevalence {prevalence:.0%}: {hits / 1000:.1%}")
+    assert 930 <= hits <= 970
+
+
 def test_a_round_gives_the_resamples_that_the_parties_drew() -> None:
     parties = sampled(np.random.default_rng(1))
     expected = private(parties, 0)

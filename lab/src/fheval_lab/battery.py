@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Literal
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import make_classification
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import GaussianNB
@@ -102,7 +104,10 @@ def scored(model: str, prevalence: float, seed: int = 2) -> tuple[Labels, Floats
     """Labels of the half of the rows that the model was not fitted on, and its probabilities."""
     features, labels = _rows(prevalence, seed)
     half = len(labels) // 2
-    fitted = _models()[model]().fit(features[:half], labels[:half])
+    with catch_warnings():
+        # The network is stopped early on purpose.
+        simplefilter("ignore", ConvergenceWarning)
+        fitted = _models()[model]().fit(features[:half], labels[:half])
     return labels[half:], fitted.predict_proba(features[half:])[:, 1]
 
 

@@ -152,6 +152,27 @@ def count_chunks(
     return Counts(tp=_running(positives), fp=_running(negatives), grid=tally.grid)
 
 
+def binning_error(labels: NDArray[np.integer[Any]], scores: NDArray[np.float64], grid: Grid) -> float:
+    """How far counting at the grid's points takes the AUC of these rows from its exact value; 0 for one class only.
+
+    For the eyes of whoever owns the rows: a large error says that the grid does not fit the scores.
+
+    >>> labels, scores = np.array([1, 0, 1, 0]), np.array([0.004, 0.003, 0.002, 0.001])
+    >>> binning_error(labels, scores, Grid.even(100)), binning_error(labels, scores, Grid.wide(100))
+    (0.25, 0.0)
+    """
+    order = np.argsort(scores, kind="stable")
+    ordered, positive = np.asarray(scores)[order], np.asarray(labels)[order] == 1
+    negatives = np.concatenate(([0], np.cumsum(~positive)))
+    first, last = (np.searchsorted(ordered, ordered, side) for side in ("left", "right"))
+    total = int(positive.sum()) * int(negatives[-1])
+    if not total:
+        return 0.0
+    # Twice the number of negatives below each positive, ties by half.
+    exact = int((negatives[first] + negatives[last])[positive].sum()) / (2 * total)
+    return abs(Counts.from_scores(labels, scores, grid).auc() - exact)
+
+
 def _running(per_bin: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(per_bin)))
 
