@@ -399,6 +399,9 @@ def _terms(study: Study) -> Iterator[str]:
     if study.most_rows_per_party is not None:
         rows += f", at most {study.most_rows_per_party:,} from each"
     yield f"At least {study.minimum_cohort} parties take part, with {rows}."
+    led = _listed(study.leaders) if study.leaders else "any member that the aggregator picks"
+    checked = f" {_listed(study.checkers)} open the result as well, and check it." if study.checkers else ""
+    yield f"Rounds are led by {led}, who makes the keys and must not work together with the aggregator.{checked}"
     often = "once" if study.rounds == 1 else "any number of times" if study.rounds is None else f"{study.rounds} times"
     yield f"It may be asked {often}; the result goes to the {study.learns}."
 

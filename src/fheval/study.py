@@ -105,8 +105,9 @@ class Study(Message, frozen=True, kw_only=True):
     exact release; fewer parties than `minimum_cohort` get nothing; `max_samples` bounds the rows of all of them,
     `least_rows` is how many they have at least, and `most_rows_per_party` bounds those of each. A vault answers so many
     `rounds`. `checkers` are members who open the result themselves rather than take the leader's word, and so hold the
-    opening keys. `learns` says who learns the result, and `reveals` what it may give away; `fheval` does not yet check
-    the latter against the numbers that are asked for.
+    opening keys. `leaders` are the members that may lead, and so can derive everybody's pads; none named, any may.
+    `learns` says who learns the result, and `reveals` what it may give away; `fheval` does not yet check the latter
+    against the numbers that are asked for.
     """
 
     name: str = ""
@@ -132,6 +133,7 @@ class Study(Message, frozen=True, kw_only=True):
     learns: Literal["members"] = "members"
     reveals: Literal["ratios", "counts"] = "ratios"
     checkers: tuple[str, ...] = ()
+    leaders: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         try:
@@ -310,6 +312,10 @@ class Study(Message, frozen=True, kw_only=True):
         if rows > min(self.max_samples, self.most_rows_per_party or self.max_samples):
             raise ConfigError("A party has more rows than the study allows. Raise its bound, or bring fewer rows.")
 
+    def may_lead(self, parties: Sequence[str]) -> list[str]:
+        """Those of the parties who may lead a round."""
+        return [party for party in parties if not self.leaders or party in self.leaders]
+
     def call(
         self, rng: Randomness, *, engine: str, parties: Sequence[str], leader: str, groups: Sequence[str] = ()
     ) -> RoundCall:
@@ -467,8 +473,9 @@ def _check_terms(study: Study) -> None:
         value = getattr(study, name)
         if value is not None and not 1 <= value <= MOST_SAMPLES:
             raise StudyError(f"{name} is {value}. Use a number from 1 to {MOST_SAMPLES}.")
-    if len(set(study.checkers)) != len(study.checkers) or not all(study.checkers):
-        raise StudyError("A checker has no name, or is named twice. Name each member once.")
+    for role, names in (("checker", study.checkers), ("leader", study.leaders)):
+        if len(set(names)) != len(names) or not all(names):
+            raise StudyError(f"A {role} has no name, or is named twice. Name each member once.")
     protocol = PROTOCOLS[study.protocol]
     if not protocol.batch and not study.is_one_auc:
         others = " or ".join(each.name for each in PROTOCOLS.values() if each.batch)

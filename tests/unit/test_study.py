@@ -55,6 +55,7 @@ CHANGES: list[dict[str, Any]] = [
     {"reveals": "counts"},
     {"checkers": ("birch",)},
     {"checkers": ("birch", "cedar")},
+    {"leaders": ("birch",)},
 ]
 
 
@@ -295,6 +296,7 @@ MISTAKES = {
     "unknown metric": ("metrics = ['aucc']", "no metric 'aucc'"),
     "metric twice": ("metrics = ['f1', 'f1@0.5']", "named twice"),
     "checker twice": ("checkers = ['birch', 'birch']", "named twice"),
+    "leader twice": ("leaders = ['birch', 'birch']", "leader has no name, or is named twice"),
     "nameless checker": ("checkers = ['']", "no name"),
     "more than the protocol answers": ("protocol = 'paper-malicious'\nmetrics = ['f1']", "computes one AUC a round"),
     "no TOML": ("metrics: [auc]", "no TOML"),
@@ -369,6 +371,11 @@ def test_a_call_is_short_whatever_the_study_asks() -> None:
     round_ = round_of(large)
     assert len(round_.forms) == 805
     assert len(encode(round_.call)) == len(encode(round_of(Study.of()).call)) < 200
+
+
+def test_nobody_leads_but_whom_the_study_lets() -> None:
+    assert changed(leaders=("b", "c")).may_lead("abd") == ["b"]
+    assert PLAIN.may_lead("abd") == ["a", "b", "d"]
 
 
 def test_the_call_of_another_study_is_refused() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from fheval.aggregator.conductor import drive
 from fheval.consortium import sign
+from fheval.errors import CohortTooSmall
 from fheval.party.context import RoundContext
 from fheval.party.messages import REFUSAL, Epoch, Proof, Relay, Reply, Request, binding, request
 from fheval.protocols.base import Answer, Stage
@@ -27,6 +28,7 @@ from vault.requests import (
     otherwise,
     played_until,
     proof_of,
+    set_up,
 )
 from vault.trial import NAMES, PicksTheFirst, Trial, Wire
 
@@ -37,6 +39,29 @@ def notice(proofs: Sequence[Proof], round_id: str) -> bytes:
     """The roster of those whose uploads are shown."""
     nonces = b"".join(proof.nonce for proof in proofs)
     return encode(RosterNotice(round=round_id, roster=tuple(proof.party for proof in proofs), nonces=nonces))
+
+
+@pytest.mark.parametrize("stage", [Stage.SETUP, Stage.SUBMIT])
+def test_a_leader_whom_the_study_does_not_let_lead(trial: Trial, caplog: Log, stage: Stage) -> None:
+    """Or an aggregator would let the member lead that works together with it."""
+    _, round_, asked = played_until(trial, stage, leaders=("birch", "cedar"))
+    assert round_.leader in ("birch", "cedar")
+    name = "maple"
+    said = opening_of(next(iter(asked.values())))
+    told = msgspec.structs.replace(said, call=msgspec.structs.replace(said.call, id="ab" * 16, leader=name))
+    is_refused(trial, name, set_up(told), "does not let 'maple' lead", caplog)
+
+
+def test_nobody_is_there_to_lead(trial: Trial) -> None:
+    with pytest.raises(CohortTooSmall, match="Of those who may lead, oak, none is there"):
+        trial.play(trial.study(leaders=("oak",)))
+
+
+def test_a_leader_that_is_lost_is_followed_by_one_who_may(trial: Trial) -> None:
+    trial.stop("birch")
+    report = trial.play(trial.study(leaders=("birch", "hazel")))
+    assert report.attempts[-1].leader == "hazel"
+    assert report.roster == tuple(name for name in NAMES if name != "birch")
 
 
 def test_an_altered_roster_at_submit(trial: Trial, caplog: Log) -> None:

@@ -82,10 +82,14 @@ def conduct(
     left, `TransportError` when the attempts are used up.
     """
     parties = tuple(members)
-    leaders = list(parties)
+    leaders = study.may_lead(parties)
     made: list[Attempt] = []
     for _ in range(attempts):
         _require_cohort(study, policy, parties, made)
+        if not leaders:
+            raise CohortTooSmall(
+                f"Of those who may lead, {', '.join(study.leaders)}, none is there. Wait for one of them."
+            )
         # Whoever made the keys alone can lead rounds under them.
         made_by = keys.epoch.leader if keys is not None else None
         leader = made_by if made_by in leaders else leaders[integer_below(rng, len(leaders))]
@@ -103,7 +107,8 @@ def conduct(
             # Keys of an earlier round may have expired, which is nobody's fault.
             blamed = frozenset[str]() if reused and failed.stage is Stage.SUBMIT else failed.without
             parties = tuple(name for name in parties if name not in blamed)
-            leaders = [name for name in parties if name != leader] or list(parties)
+            may_lead = study.may_lead(parties)
+            leaders = [name for name in may_lead if name != leader] or may_lead
             continue
         made.append(Attempt(round=round_.id, leader=leader, parties=parties))
         return Report(

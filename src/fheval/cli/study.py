@@ -45,6 +45,8 @@ most_rows_per_party = 1_000_000
 minimum_cohort = 3                # with fewer parties nothing is released
 rounds = 4                        # how often it may be asked; each time over the same rows says a little more
 learns = "members"
+# leaders = ["member-1"]          # who may make keys and open results, and must not help the aggregator; else anyone
+# checkers = ["member-2"]         # who opens results as well, to check the leader
 """
 
 File = Annotated[Path, typer.Argument(metavar="FILE.toml", help="The study.", show_default=False)]

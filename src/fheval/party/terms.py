@@ -32,6 +32,10 @@ def check_round(kit: Kit, study: Study, round_: Round, columns: AllowedColumns, 
             step="round",
             culprit=AGGREGATOR,
         )
+    if round_.leader not in study.may_lead(round_.parties):
+        raise RemoteProtocolError(
+            f"The study does not let {round_.leader!r} lead. The round was refused.", step="round", culprit=AGGREGATOR
+        )
     roster = kit.check_round(study, round_.parties, now=now)
     try:
         require_playable(study, round_)
