@@ -161,7 +161,7 @@ class Trial:
         """The AUC that a member holds after its newest round."""
         verdict = self.last(name).verdict
         assert verdict is not None
-        (ratio,) = verdict.ratios
+        ratio, *_ = verdict.ratios
         assert ratio is not None
         return float(ratio)
 
