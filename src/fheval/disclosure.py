@@ -69,8 +69,8 @@ class Disclosure:
     """What a study gives away for so many rows.
 
     `reveals` is "counts" where fewer than ten sets of counts fit the numbers; `candidates` says how many do, by
-    estimate, for who sees most, and `by` which numbers they are. `precision_needed` would leave ten; None where
-    no rounding does. `numbers` are told in a round.
+    estimate, for who is told most, and `by` which numbers they are. `precision_needed` would leave ten; None where
+    no rounding does. `numbers` are told in a round. Who opens the answer may see more, where it `opens_exactly`.
     """
 
     reveals: Literal["ratios", "counts"]
@@ -80,6 +80,7 @@ class Disclosure:
     rows: int
     rounds: int
     by: tuple[str, ...] = ()
+    opens_exactly: bool = False
 
 
 def disclosed_by(study: Study, rows: int | None = None, *, rounds: int | None = None) -> Disclosure:
@@ -99,8 +100,11 @@ def disclosed_by(study: Study, rows: int | None = None, *, rounds: int | None = 
             reveals="counts", candidates=1.0, precision_needed=None, numbers=numbers, rows=rows, rounds=rounds
         )
     systems = _systems(study, rows)
-    needed = _precision_for(systems, rounds)
-    width = 0.0 if study.precision is None else 2 * study.precision / (rounds + 1)
+    exactly = PROTOCOLS[study.protocol].opens_exactly
+    # A fraction that is rounded to the nearest decimals is the same in every round.
+    different = 1 if exactly else rounds
+    needed = _precision_for(systems, different)
+    width = 0.0 if study.precision is None else 2 * study.precision / (different + 1)
     worst = min(systems, key=lambda system: system.candidates(width), default=None)
     candidates = inf if worst is None else worst.candidates(width)
     return Disclosure(
@@ -111,6 +115,7 @@ def disclosed_by(study: Study, rows: int | None = None, *, rounds: int | None = 
         rows=rows,
         rounds=rounds,
         by=() if worst is None else worst.by,
+        opens_exactly=exactly and study.precision is not None,
     )
 
 
@@ -135,15 +140,18 @@ def disclosure_in_words(found: Disclosure) -> list[str]:
     often = "one round" if found.rounds == 1 else f"{found.rounds} rounds over the same rows"
     reckoned = f"Reckoned with {told}, {often}, {found.rows:,} rows in all and a tenth of them in each class."
     of = f" of {', '.join(found.by)}" if found.by else ""
+    opened = ["Whoever opens the answer, the leader and checkers, sees exact fractions, and in them the counts."]
+    opened = opened if found.opens_exactly else []
     if found.reveals == "ratios":
-        return [reckoned, f"About {_figure(found.candidates)} sets of counts give the same numbers, so they stay open."]
+        few = f"About {_figure(found.candidates)} sets of counts give the same numbers, so they stay open."
+        return [reckoned, few, *opened]
     if found.candidates < 1:
         said = f"The numbers give away the counts{of}: fewer than one other set of counts would give the same."
     else:
         said = f"The numbers give away the counts{of}, or nearly: {_figure(found.candidates)} sets of counts fit them."
     if found.precision_needed is None:
-        return [reckoned, said]
-    return [reckoned, said, f"A precision of {found.precision_needed:g} would keep them open."]
+        return [reckoned, said, *opened]
+    return [reckoned, said, f"A precision of {found.precision_needed:g} would keep them open.", *opened]
 
 
 def _figure(number: float) -> str:
@@ -183,7 +191,9 @@ def _systems(study: Study, rows: int) -> list[_System]:
         tuple(spec.name for spec in names if spec.threshold == threshold)
         for _, threshold in product(study.models, thresholds)
     ]
-    of_pairs = len(study.models) * sum(spec.name == "auc" for spec in study.specs)
+    # An AUC, and its binning error.
+    of_pairs = len(study.models) * sum(spec.metric.histogram == "grid" for spec in study.specs + study.binned)
+    stretches = any(spec.name.startswith("observed:") for spec in study.specs)
     found: list[_System] = []
     sizes = {rows} if study.group_column is None else {rows, study.minimum_group * study.minimum_cohort}
     for size, share in product(sizes, _SHARES):
@@ -192,6 +202,10 @@ def _systems(study: Study, rows: int) -> list[_System]:
         if of_pairs:
             # Whoever knows the rows tries every number of positives.
             found.append(_System(by=("auc",), rows=size, volume=size, steps=steps))
+        if stretches:
+            # The share of positives in a tenth of the rows, which is in no other number.
+            inside = size / 10
+            found.append(_System(by=("observed",), rows=size, volume=inside / 2, steps=(1 / inside,)))
         for rates in _RATES:
             found += _threshold_systems(blocks, size, share, rates, steps, resampled=study.replicates > 0)
     return found
@@ -284,7 +298,8 @@ def _ratio(name: str, cells: NDArray[np.int64]) -> float:
 def _reading(name: str) -> Reading:
     """How a metric is read from counts above and below its threshold."""
     histogram = Histogram.at(None, [0.0])
-    return METRICS[name].reading(Columns([histogram]), Inputs(grid=Grid.even(2)), samples=1)
+    # Of a net benefit, the threshold at which it weighs cells by whole numbers.
+    return METRICS[name].reading(Columns([histogram]), Inputs(grid=Grid.even(2), threshold=0.5), samples=1)
 
 
 @lru_cache(maxsize=4096)

@@ -89,3 +89,32 @@ def test_every_kind_of_study_has_sizes(fheval: Session, tmp_path: Path, text: st
     done = fheval("study", "check", written(tmp_path, text), "--json", "-")
     assert done.err == ""
     assert done.json()["bytes"]["party_upload"] > 0
+
+
+def rows_of(folder: Path) -> list[str | Path]:
+    parties: list[str | Path] = []
+    for number in range(3):
+        data = folder / f"{number}.csv"
+        data.write_text("label,score\n" + "".join(f"{row % 2},0.{row % 9}\n" for row in range(200)))
+        parties += ["--party", data]
+    return parties
+
+
+def test_a_trial_says_that_its_numbers_give_the_counts(fheval: Session, tmp_path: Path) -> None:
+    parties = rows_of(tmp_path)
+    done = fheval("evaluate", *parties, "--metric", "accuracy", "--metric", "recall")
+    assert done.status == 0
+    assert "give away the counts" in done.out
+    assert "give away the counts" not in fheval("evaluate", *parties).out
+    coarse = fheval("evaluate", *parties, "--metric", "accuracy", "--precision", "0.1")
+    assert "give away the counts" not in coarse.out
+
+
+def test_a_trial_of_a_study_that_gives_more_than_it_says_is_refused(fheval: Session, tmp_path: Path) -> None:
+    parties = rows_of(tmp_path)
+    text = 'metrics = ["accuracy", "recall"]\nleast_rows = 500\nrounds = 1\n'
+    refused = fheval("evaluate", *parties, "--study", written(tmp_path, text))
+    assert refused.status == 1
+    assert "says that it reveals ratios and gives the counts" in refused.err
+    informed = fheval("evaluate", *parties, "--study", written(tmp_path, text + 'reveals = "counts"\n'))
+    assert informed.status == 0

@@ -18,6 +18,7 @@ from fheval.disclosure import (
     require_as_declared,
     study_in_words,
 )
+from fheval.metrics.registry import METRICS
 from fheval.study import Study
 
 
@@ -190,3 +191,35 @@ def test_in_words() -> None:
         assert word in told
     said = " ".join(disclosure_in_words(disclosed_by(study)))
     assert "5,000 rows" in said
+
+
+@pytest.mark.parametrize("name", [name for name, metric in METRICS.items() if metric.threshold])
+def test_every_metric_at_a_threshold_is_reckoned_with(name: str) -> None:
+    """At 1e-9 any of them gives the counts away; and some precision does not, unless it says too much for any."""
+    found = disclosed_by(a_study([name], precision=1e-9), 1000)
+    assert found.reveals == "counts"
+    assert found.candidates < 1
+    assert (
+        found.precision_needed is None
+        or disclosed_by(a_study([name], precision=found.precision_needed), 1000).reveals == "ratios"
+    )
+
+
+def test_shares_of_positives_in_stretches_of_probability_are_reckoned_with() -> None:
+    assert disclosed_by(a_study(["observed:3", "expected:3"], precision=1e-4), 1000).reveals == "counts"
+    assert disclosed_by(a_study(["observed:3", "expected:3"], precision=1e-3), 10**5).reveals == "ratios"
+
+
+def test_binning_errors_are_numbers_as_well() -> None:
+    """The few pairs of a small study: its AUC alone leaves some candidates, with its error there are none."""
+    assert disclosed_by(a_study(["auc"]), 1000).numbers == 2
+    found = disclosed_by(a_study(["auc"], precision=1e-4), 100).candidates
+    pairs = 2 * 0.1 * 0.9 * 100**2
+    assert found == pytest.approx(100 * (1e-4 * pairs) ** 2, rel=0.01)
+
+
+def test_rounding_to_the_nearest_tells_no_more_in_the_next_round() -> None:
+    asked: dict[str, Any] = {"protocol": "padded-verified", "precision": 0.01}
+    often, once = (disclosed_by(a_study(["accuracy"], rounds=rounds, **asked), 1000) for rounds in (10, 1))
+    assert often.candidates == once.candidates
+    assert "sees exact fractions" in " ".join(disclosure_in_words(often))

@@ -89,15 +89,35 @@ def run_and_deliver(
 
         write_page(report, account_of(result, [file.name for file in files]))
     if json != STANDARD_OUTPUT:
-        _show(result, quiet=quiet, written=json is not None)
+        _show(study, result, quiet=quiet, written=json is not None)
 
 
-def _show(result: Result, *, quiet: bool, written: bool) -> None:
+def _show(study: Study, result: Result, *, quiet: bool, written: bool) -> None:
     from rich.console import Console
 
     from fheval.cli.tables import quiet_lines, result_panel
 
     if not quiet:
-        Console(highlight=False).print(result_panel(result))
+        console = Console(highlight=False)
+        console.print(result_panel(result))
+        said = _revealed(study, result)
+        if said:
+            console.print(said, style="yellow")
     elif not written:
         typer.echo("\n".join(quiet_lines(result)))
+
+
+def _revealed(study: Study, result: Result) -> str | None:
+    """That the numbers give the counts away, where they do and nobody has said so."""
+    from fheval.disclosure import disclosed_by
+
+    if study.release != "ratios" or study.precision is None or study.reveals == "counts":
+        return None
+    found = disclosed_by(study, result.rows, rounds=1)
+    if found.reveals == "ratios":
+        return None
+    other = f" A precision of {found.precision_needed:g} would not." if found.precision_needed else ""
+    return (
+        f"These numbers give away the counts of {', '.join(found.by)} behind them, or nearly, to whoever knows the "
+        f"number of rows.{other} See: fheval study check"
+    )

@@ -300,6 +300,10 @@ def _study_of_file(asked: Mapping[str, Any], models: Sequence[str] | None, *, by
             option = name.rstrip("_").replace("_", "-")
             raise ConfigError(f"--study says what is asked. Leave --{option} out, or put it into the file.")
     study = Study.from_file(asked["study"])
+    if study.least_rows is not None:
+        from fheval.disclosure import require_as_declared
+
+        require_as_declared(study)
     if study.by_cluster and not by_cluster:
         raise ConfigError("The study resamples clusters. Name their column with --cluster-column.")
     if models and study.models == (UNNAMED,) and len(models) == 1:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import combinations, product
 from math import isnan, nan
@@ -79,7 +79,8 @@ class Result:
     if any. `curves` has the global counts where the parties consented to learn them. `seconds` has the mean over the
     parties under "party", and the work of the leader (set-up included), of the aggregator, what of it came after the
     last upload ("online"), and one decryption. `bytes` has one party's upload (mean), the leader's, its public keys,
-    which travel once an epoch, and the aggregator's answer.
+    which travel once an epoch, and the aggregator's answer. `rows` are those of all parties, known where they are in
+    one process, and not in the JSON.
     """
 
     protocol: str
@@ -95,6 +96,7 @@ class Result:
     seconds: dict[str, float]
     bytes: dict[str, int]
     curves: tuple[Curve, ...] = ()
+    rows: int = field(default=0, repr=False)
     fheval: str = __version__
 
     @property
@@ -124,7 +126,7 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields of the JSON contract, plain values only; some of them only where there is something to say."""
-        fields: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
+        fields: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__ if name != "rows"}
         fields["results"] = [row.to_dict() for row in self.results]
         fields["curves"] = [curve_fields(curve) for curve in self.curves]
         for name in ("hiding_bits", "confidence", "curves"):

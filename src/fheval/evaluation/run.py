@@ -13,7 +13,7 @@ from fheval.engines import Engine, load_engine
 from fheval.errors import CohortTooSmall, ConfigError, InputError, UndefinedMetric
 from fheval.evaluation.curves import read_curves
 from fheval.evaluation.declaration import declare_groups
-from fheval.evaluation.result import Result, all_verified, result_rows, suppressed_rows
+from fheval.evaluation.result import Result, Row, all_verified, result_rows, suppressed_rows
 from fheval.evaluation.tally import tally_party
 from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE, group_sizes
 from fheval.metrics.registry import auc_contribution
@@ -187,13 +187,13 @@ def evaluate_study(
     round_ = study.round(call)
     protocol = PROTOCOLS[study.protocol]
     protocol.of_round(round_).parameter_sets(round_)  # refuses what does not fit, before anybody counts
-    contributions = _counted(study, groups, data, rng, watch)
+    contributions, samples = _counted(study, groups, data, rng, watch)
     try:
         verdict = play(protocol, chosen, round_, contributions, rng, watch)
     except UndefinedMetric as error:
         raise _which_are_undefined(study, error) from error
     rows = result_rows(study, groups, verdict) + suppressed_rows(study, suppressed)
-    return _result(study, round_, verdict, watch, rows)
+    return _result(study, round_, verdict, watch, rows, samples)
 
 
 def count_share(study: Study, groups: Sequence[str], data: PartyData, name: str, rng: Randomness) -> Share:
@@ -260,8 +260,8 @@ def _decided_groups(
 
 def _counted(
     study: Study, groups: Sequence[str], parties: Mapping[str, PartyData], rng: Randomness, watch: Watch
-) -> dict[str, Contribution]:
-    """What each party brings to the round."""
+) -> tuple[dict[str, Contribution], int]:
+    """What each party brings to the round, and how many rows all of them have."""
     contributions, rows = {}, 0
     for name, data in parties.items():
         with watch.working("counting"):
@@ -274,7 +274,7 @@ def _counted(
             f"The parties hold {rows} samples, and the study is for {study.least_rows or 0} to {study.max_samples}. "
             "Raise max_samples or lower least_rows, if all of them agree."
         )
-    return contributions
+    return contributions, rows
 
 
 def _which_are_undefined(study: Study, error: UndefinedMetric) -> UndefinedMetric:
@@ -285,7 +285,7 @@ def _which_are_undefined(study: Study, error: UndefinedMetric) -> UndefinedMetri
     return UndefinedMetric(f"{reasons}. Add data, or ask for other metrics.")
 
 
-def _result(study: Study, round_: Round, verdict: Verdict, watch: Watch, rows: Sequence[Any]) -> Result:
+def _result(study: Study, round_: Round, verdict: Verdict, watch: Watch, rows: Sequence[Row], samples: int) -> Result:
     """Put together what came out and what it cost."""
     seconds, sizes = watch.seconds, watch.sizes
     parties = len(verdict.roster)
@@ -315,5 +315,6 @@ def _result(study: Study, round_: Round, verdict: Verdict, watch: Watch, rows: S
             "keys": sum(sizes["keys"]),
             "result": sum(sizes["result"]),
         },
+        rows=samples,
         curves=tuple(read_curves(study, round_.groups, verdict.counts)) if curve else (),
     )

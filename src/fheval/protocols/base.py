@@ -305,7 +305,8 @@ class Protocol(ABC):
 
     `batch` protocols answer any number of ratio forms in one round, the others the paper's one. One that `resists`
     claims to catch an aggregator that moves a ratio, by more than about `tolerance`. `default_precision` None is exact.
-    `counts` is how the protocol lets the parties learn global counts themselves, where it can.
+    `counts` is how the protocol lets the parties learn global counts themselves, where it can. One that `opens_exactly`
+    shows exact fractions to who opens the answer, whatever the precision in which others are told.
     """
 
     name: str
@@ -314,6 +315,7 @@ class Protocol(ABC):
     resists: bool
     tolerance: float = 0.0
     default_precision: float | None
+    opens_exactly: bool = False
     options: tuple[Option, ...] = ()
     steps: tuple[Step, ...]
     aggregator: type[Aggregator]

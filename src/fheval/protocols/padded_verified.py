@@ -275,6 +275,7 @@ class PaddedVerified(padded.Padded):
         ),
     )
     resists = True
+    opens_exactly = True
     default_precision: float | None = None
     options = (RUNS,)
     aggregator: type[base.Aggregator] = Aggregator
