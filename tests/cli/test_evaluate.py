@@ -161,7 +161,7 @@ def test_an_exact_release_warns_of_what_it_reveals(fheval: Session, parties: lis
     done = fheval("evaluate", *parties, "--protocol", "padded-verified")
     words = " ".join(done.out.replace("│", " ").split())
     assert "says more than the AUC" in words
-    assert "verified yes, soundness 2^-82.8" in words
+    assert "verified yes, soundness 2^-81.8" in words
     assert re.search(r"0\.\d{6} exact ", words)
 
 
