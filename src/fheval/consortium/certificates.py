@@ -32,6 +32,12 @@ AuthorityKey = ed25519.Ed25519PrivateKey | ed448.Ed448PrivateKey | ec.EllipticCu
 SubjectKey = ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey
 E = TypeVar("E", bound=x509.ExtensionType)
 
+# What reading a damaged certificate, request or public key may raise.
+MALFORMED = (
+    *(ValueError, TypeError, NotImplementedError, UnsupportedAlgorithm),
+    *(x509.InvalidVersion, x509.DuplicateExtension, x509.UnsupportedGeneralNameType),
+)
+
 # A certificate is valid from a little before it was made: the clocks of members differ.
 CLOCK_SKEW = timedelta(minutes=10)
 
@@ -119,9 +125,20 @@ def host_name(host: str) -> x509.DNSName | x509.IPAddress:
 def read_certificates(pem: bytes, source: str) -> list[x509.Certificate]:
     """Read the certificates of a PEM file, the authority's own first."""
     try:
-        return x509.load_pem_x509_certificates(pem)
-    except ValueError as error:
+        return [_whole(each) for each in x509.load_pem_x509_certificates(pem)]
+    except MALFORMED as error:
         raise ConfigError(f"{source} holds no certificate in PEM format ({error}). Check the file.") from None
+
+
+def certificate_from_der(data: bytes) -> x509.Certificate:
+    """Read a certificate out of a message or a record, or raise one of `MALFORMED`."""
+    return _whole(x509.load_der_x509_certificate(data))
+
+
+def _whole(certificate: x509.Certificate) -> x509.Certificate:
+    """Read the parts of a certificate that are otherwise read, and found to be damaged, when they are first used."""
+    _ = certificate.subject, certificate.issuer, certificate.extensions, certificate.public_key()
+    return certificate
 
 
 def read_certificate(path: Path) -> x509.Certificate:

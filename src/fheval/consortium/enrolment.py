@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -208,9 +208,9 @@ def accept_reply(directory: Path, data: bytes, *, expected_anchor: str, now: dat
     reply = decode(data, EnrolmentReply, sender="authority")
     try:
         policy_key = Ed25519PublicKey.from_public_bytes(reply.policy_key)
-        certificate = x509.load_der_x509_certificate(reply.certificate)
-        transport = x509.load_der_x509_certificate(reply.transport) if reply.transport else None
-    except ValueError:
+        certificate = certificates.certificate_from_der(reply.certificate)
+        transport = certificates.certificate_from_der(reply.transport) if reply.transport else None
+    except certificates.MALFORMED:
         raise ConfigError("The reply holds a malformed certificate or key. Ask the authority for it again.") from None
     anchor = TrustAnchor(authority_pem=reply.authority_pem, policy_key=policy_key)
     _check_anchor(directory, anchor, expected_anchor)
@@ -250,7 +250,7 @@ def _opened_request(data: bytes, name: str) -> tuple[RequestContent, Ed25519Publ
         if not isinstance(key, Ed25519PublicKey) or not csr.is_signature_valid:
             raise ValueError("No Ed25519 key, or a bad signature.")
         key.verify(request.signature, domain(_SIGNED) + encode(content))
-    except (ValueError, UnsupportedAlgorithm, InvalidSignature):
+    except (*certificates.MALFORMED, InvalidSignature):
         raise RemoteProtocolError(
             f"The request of {name} was altered, or its maker does not hold the key. Ask the member for it again.",
             step="enrolment",
@@ -262,7 +262,7 @@ def _opened_request(data: bytes, name: str) -> tuple[RequestContent, Ed25519Publ
 def _transport_key(content: RequestContent) -> ec.EllipticCurvePublicKey:
     try:
         return read_transport_key(content.supernode_key)
-    except (ValueError, UnsupportedAlgorithm):
+    except certificates.MALFORMED:
         raise RemoteProtocolError(
             f"The request of {content.name} has a malformed key for its connections. Ask the member for it again.",
             step="enrolment",

@@ -243,7 +243,7 @@ def read_anchor(directory: Path) -> TrustAnchor:
     path = directory / POLICY_KEY
     try:
         key = serialization.load_pem_public_key(files.read_public(path))
-    except ValueError:
+    except certificates.MALFORMED:
         key = None
     if not isinstance(key, Ed25519PublicKey):
         raise ConfigError(f"{path} does not hold an Ed25519 public key. Restore it from your backup.")

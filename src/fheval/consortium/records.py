@@ -16,7 +16,6 @@ from typing import Annotated
 
 import msgspec
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -44,7 +43,10 @@ class MemberRecord(Message, frozen=True, kw_only=True):
     supernode_key: str
 
     def x509(self) -> x509.Certificate:
-        return x509.load_der_x509_certificate(self.certificate)
+        try:
+            return certificates.certificate_from_der(self.certificate)
+        except certificates.MALFORMED:
+            raise _malformed(self) from None
 
     def signing_key(self) -> ed25519.Ed25519PublicKey:
         key = self.x509().public_key()
@@ -58,6 +60,10 @@ class MemberRecord(Message, frozen=True, kw_only=True):
 
     def fingerprint(self) -> bytes:
         return sha256(self.certificate).digest()
+
+
+def _malformed(record: MemberRecord) -> ConfigError:
+    return ConfigError(f"The record of {record.name} has a malformed certificate or key. Enrol the member again.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -82,10 +88,8 @@ class TrustAnchor:
             certificate = record.x509()
             sealing.check_public_key(record.sealing_key)
             record.transport_key()
-        except (ValueError, UnsupportedAlgorithm):
-            raise ConfigError(
-                f"The record of {record.name} has a malformed certificate or key. Enrol the member again."
-            ) from None
+        except certificates.MALFORMED:
+            raise _malformed(record) from None
         certificates.check_issuer(certificate, self.authority())
         certificates.check_member_use(certificate, record.name)
 
