@@ -55,8 +55,9 @@ RESAMPLED_DECISION_POINTS = 100
 DEFAULT_REPLICATES = 200
 MOST_REPLICATES = 10_000
 
-# Products of all forms together, 16 ciphertexts' worth. How many a round carries depends on its primes.
-MOST_TERMS = 1 << 17
+# Products of all forms together. Each takes some 200 bytes of everyone's memory, so that a description of a hundred
+# kilobytes cannot ask for more than 200 MB; how many a round carries depends on its primes and decision points.
+MOST_TERMS = 1 << 20
 
 # Sums must fit an int64: counts as they are, fixed-point numbers of 2^24 units a sample.
 MOST_COUNTED = 1 << 62

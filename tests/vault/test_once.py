@@ -15,7 +15,7 @@ from fheval.errors import RemoteProtocolError
 from fheval.party.context import RoundContext
 from fheval.party.core import _require_next
 from fheval.party.messages import REFUSAL, Epoch, Opening, Relay, Submit, request
-from fheval.protocols import PROTOCOLS
+from fheval.protocols import PROTOCOLS, padded
 from fheval.protocols.base import Stage
 from fheval.protocols.round import Round
 from vault.requests import (
@@ -34,7 +34,7 @@ from vault.trial import ALL, NAMES, Trial, Wire
 
 Log = pytest.LogCaptureFixture
 
-STAGES: list[Stage] = [stage for stage in Stage if stage is not Stage.HELLO]
+STAGES: list[Stage] = [stage for stage in Stage if stage is not Stage.HELLO and not stage.part]
 
 
 @pytest.mark.parametrize("protocol", ALL)
@@ -264,3 +264,28 @@ def test_repeated_requests_lost_replies_and_restarts(trial: Trial, data: st.Data
     assert report.confirmed == NAMES
     assert all(len(each) == 1 for each in replies.values())
     assert trial.released("cedar") == pytest.approx(trial.pooled(), abs=1e-4)
+
+
+def test_each_part_of_a_stage_once(trial: Trial, monkeypatch: pytest.MonkeyPatch, caplog: Log) -> None:
+    """The leader's pads in several messages: a stage each, in their order, for one roster."""
+    monkeypatch.setattr(padded, "MOST_CIPHERTEXTS", 1)
+    wire = Wire(trial)
+    report = drive(trial.conduct(trial.study("padded")), wire)
+    leader = report.round.leader
+    parts = [stage for stage in Stage.PADS.parts if any(each is stage for each, _, _ in wire.requests)]
+    assert len(parts) > 1
+    assert trial.last(leader).stages == (Stage.SETUP, Stage.SUBMIT, *parts, Stage.RESULT, Stage.BROADCAST)
+    assert trial.released(leader) == pytest.approx(trial.pooled(), abs=1e-3)
+    for stage in parts:
+        assert trial.vaults[leader].handle(wire.request(stage)) == wire.reply(stage)
+    other = changed(wire.request(parts[1]), proofs=opened(wire.request(parts[1]), Relay).proofs[::-1])
+    is_refused(trial, leader, other, "was answered before, for another request", caplog)
+
+
+def test_parts_come_in_their_order(trial: Trial, monkeypatch: pytest.MonkeyPatch, caplog: Log) -> None:
+    monkeypatch.setattr(padded, "MOST_CIPHERTEXTS", 1)
+    _, round_, asked = played_until(trial, Stage.PADS)
+    (body,) = asked.values()
+    skipped = request(Stage.PADS_2, opened(body, Relay))
+    is_refused(trial, round_.leader, skipped, "'pads-2' does not follow 'submit'", caplog)
+    assert is_aborted(trial, round_.leader, round_)

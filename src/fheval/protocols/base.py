@@ -65,6 +65,29 @@ class Stage(str, Enum):
     BROADCAST = "broadcast"
     VOID = "void"
     VOIDED = "voided"
+    # Further messages of one stage.
+    PADS_2 = "pads-2"
+    PADS_3 = "pads-3"
+    PADS_4 = "pads-4"
+    PADS_5 = "pads-5"
+    PADS_6 = "pads-6"
+    PADS_7 = "pads-7"
+    PADS_8 = "pads-8"
+
+    @property
+    def whole(self) -> Stage:
+        """What a stage is a part of: an answer that is too long for one message is given in several stages."""
+        return Stage(self.value.partition("-")[0])
+
+    @property
+    def part(self) -> int:
+        """Which part it is, from 0."""
+        return int(self.value.partition("-")[2] or 1) - 1
+
+    @property
+    def parts(self) -> tuple[Stage, ...]:
+        """All stages that it can be asked in."""
+        return tuple(each for each in Stage if each.whole is self.whole)
 
 
 class Asked(Enum):
@@ -134,7 +157,7 @@ class Seat:
 
     `contribution` is there when it submits. `roster` is what a leader gave pads for. `uploaded` names those who have
     proven to have uploaded, with their nonces; None where nobody proves anything, in trials. A checker opens the answer
-    that it is `shown`.
+    that it is `shown`. It is asked for one `part` of an answer.
     """
 
     engine: Engine
@@ -146,6 +169,7 @@ class Seat:
     roster: tuple[str, ...] | None = None
     uploaded: Mapping[str, bytes] | None = None
     shown: bytes | None = field(default=None, repr=False)
+    part: int = 0
 
     @property
     def own(self) -> Contribution:
@@ -362,7 +386,7 @@ class Protocol(ABC):
 
     def step(self, stage: Stage) -> Step:
         for step in self.steps:
-            if step.stage is stage:
+            if step.stage is stage.whole:
                 return step
         raise RemoteProtocolError(
             f"{self.name} has no stage {stage.value!r}. The round was aborted.", step=stage.value, culprit=AGGREGATOR
@@ -370,7 +394,12 @@ class Protocol(ABC):
 
     def stages_of(self, round_: Round, me: str) -> tuple[Stage, ...]:
         """What a member is asked in a round, in this order."""
-        return tuple(step.stage for step in self.steps if step.asked is not Asked.LEADER or me == round_.leader)
+        mine = [step.stage for step in self.steps if step.asked is not Asked.LEADER or me == round_.leader]
+        return tuple(part for stage in mine for part in stage.parts[: self.parts_of(round_, stage)])
+
+    def parts_of(self, round_: Round, stage: Stage) -> int:  # noqa: ARG002 (most answers fit one message)
+        """In how many messages a stage is answered."""
+        return 1
 
     def openers(self, round_: Round) -> tuple[str, ...]:
         """The members without whom nobody can open the round: it is void once all of them refuse for good."""
@@ -378,7 +407,7 @@ class Protocol(ABC):
 
     def answer(self, seat: Seat, stage: Stage, body: bytes) -> Answer:
         """A member's answer at a stage: `answer_submit`, and so on."""
-        found: Answer = getattr(self, f"answer_{stage.value}")(seat, body)
+        found: Answer = getattr(self, f"answer_{stage.whole.value}")(replace(seat, part=stage.part), body)
         return found
 
     def answer_submit(self, seat: Seat, _body: bytes) -> Answer:

@@ -8,7 +8,7 @@ aggregator turns padded sums into encrypted, blinded products; the leader decryp
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NoReturn
 
@@ -22,7 +22,7 @@ from fheval.errors import CapacityError, EngineError, LocalProtocolError, Remote
 from fheval.field import Residues
 from fheval.protocols import base, curve, padding
 from fheval.protocols.base import Answer, Asked, OpenedByLeader, Playing, Protocol, Seat, Stage, Step, Words
-from fheval.protocols.padding import Factors, PadSheet, SlotPlan
+from fheval.protocols.padding import Factors, PadSheet, SlotPlan, packed_size
 from fheval.protocols.release import RoundedRelease, exact_primes, exact_ratio
 from fheval.protocols.round import (
     AGGREGATOR,
@@ -38,12 +38,14 @@ from fheval.protocols.round import (
     require_keys,
 )
 from fheval.secrets import Randomness, nonzero_residue
-from fheval.wire import Blob, Message, decode
+from fheval.wire import DEFAULT_LIMIT, Blob, Message, decode
 
 NAME = "padded"
 
-# The leader sends ciphertexts of up to 0.4 MB in a message of at most 64 MiB.
+# A message has at most 64 MiB. The leader's ciphertexts have up to 0.4 MB, those of a result 0.13 MB.
 MOST_CIPHERTEXTS = 160
+MOST_RESULTS = 500
+MOST_UPLOADED = DEFAULT_LIMIT - (1 << 16)
 
 
 class PaddedCounts(Message, frozen=True, kw_only=True):
@@ -64,7 +66,7 @@ class RosterNotice(Message, frozen=True, kw_only=True):
 
 
 class PadSums(Message, frozen=True, kw_only=True):
-    """Step 3, leader to aggregator: Enc(−R_L ; Σ R_L·R_R ; −R_R) for every prime and sheet."""
+    """Step 3, leader to aggregator: Enc(−R_L ; Σ R_L·R_R ; −R_R) for every prime of a part, and every sheet."""
 
     round: str
     sender: str
@@ -89,12 +91,27 @@ class SlotLayout:
     uploaded: int
 
     def __post_init__(self) -> None:
-        needed = len(self.primes) * sum(self.plan.ciphertexts)
-        if needed > MOST_CIPHERTEXTS:
-            raise CapacityError(
-                f"The batch fills {needed} ciphertexts and the leader's message carries {MOST_CIPHERTEXTS}. "
-                "Ask for fewer decision points, resamples, groups or metrics at once."
-            )
+        """Refuse what would take others' memory: an upload and a result fit a message each, pads eight of them."""
+        uploaded = packed_size(self.uploaded * len(self.primes))
+        results = self.plan.sheets * len(self.primes)
+        pads = sum(self.plan.ciphertexts)
+        for needed, most, what in (
+            (uploaded, MOST_UPLOADED, "bytes of an upload"),
+            (results, MOST_RESULTS, "ciphertexts of the result"),
+            (pads, MOST_CIPHERTEXTS, "of the leader's ciphertexts for one prime"),
+            (len(self.parts), len(Stage.PADS.parts), "messages of the leader"),
+        ):
+            if needed > most:
+                raise CapacityError(
+                    f"The batch takes {needed:,} {what}, and a round has room for {most:,}. "
+                    "Ask for fewer decision points, resamples, groups or metrics at once."
+                )
+
+    @property
+    def parts(self) -> list[slice]:
+        """The primes that the leader sends pads for, message by message."""
+        together = max(1, MOST_CIPHERTEXTS // sum(self.plan.ciphertexts))
+        return [slice(first, first + together) for first in range(0, len(self.primes), together)]
 
     def factors(self, uploaded: Residues, prime: int) -> Factors:  # noqa: ARG002 (the same for all primes)
         """The factors of all products, from a sum of uploads or of pads: here those on the left, then on the right."""
@@ -187,9 +204,12 @@ class Aggregator(base.Aggregator):
             circuit.prepare(self.rng)
         yield from self.gather()
         notice = self.close()
-        reply = yield from self.ask_leader(Stage.PADS, notice)
+        pads = []
         try:
-            result = self.result(decode(reply, PadSums, sender=self.round.leader))
+            for stage, _ in zip(Stage.PADS.parts, self.layout.parts, strict=False):
+                reply = yield from self.ask_leader(stage, notice)
+                pads.append(decode(reply, PadSums, sender=self.round.leader))
+            result = self.result(*pads)
         except (RemoteProtocolError, EngineError) as error:
             raise self.leader_failed(Stage.PADS, str(error)) from error
         return (yield from self.let_leader_open(result))
@@ -218,27 +238,31 @@ class Aggregator(base.Aggregator):
         self.awaited.clear()
         return RosterNotice(round=self.round.id, roster=tuple(self.roster), nonces=b"".join(self.nonces))
 
-    def result(self, pads: PadSums) -> PaddedResult:
+    def result(self, *parts: PadSums) -> PaddedResult:
         """Steps 4 and 5: blinded products in the slots."""
-        from_this_round(self.round, pads.round, pads.sender, "PadSums")
-        theirs = pads.sender == self.round.leader and pads.roster == tuple(self.roster)
-        sent = [[len(sheet) for sheet in sheets] for sheets in pads.ciphertexts]
-        if not theirs or sent != [self.layout.plan.ciphertexts] * len(self.layout.primes):
-            raise RemoteProtocolError(
-                f"The pads of {pads.sender} do not fit this round's leader and roster. Start a new round with a new "
-                "leader.",
-                step="PadSums",
-                culprit=pads.sender,
-            )
+        pads = [sheets for each in parts for sheets in self._checked(each)]
+        if [[len(sheet) for sheet in sheets] for sheets in pads] != [self.layout.plan.ciphertexts] * len(self.circuits):
+            raise self._misfit(self.round.leader)
         self.answer_now()
         blinding = self.draw_blinding()
         ciphertexts = tuple(
             circuit.evaluate(each, sealed, *weights, self.rng)
-            for circuit, each, sealed, weights in zip(
-                self.circuits, self.factors(), pads.ciphertexts, blinding, strict=True
-            )
+            for circuit, each, sealed, weights in zip(self.circuits, self.factors(), pads, blinding, strict=True)
         )
         return PaddedResult(round=self.round.id, roster=tuple(self.roster), ciphertexts=ciphertexts)
+
+    def _checked(self, pads: PadSums) -> tuple[tuple[PadSheet, ...], ...]:
+        from_this_round(self.round, pads.round, pads.sender, "PadSums")
+        if pads.sender != self.round.leader or pads.roster != tuple(self.roster):
+            raise self._misfit(pads.sender)
+        return pads.ciphertexts
+
+    def _misfit(self, sender: str) -> RemoteProtocolError:
+        return RemoteProtocolError(
+            f"The pads of {sender} do not fit this round's leader and roster. Start a new round with a new leader.",
+            step="PadSums",
+            culprit=sender,
+        )
 
     def factors(self) -> list[Factors]:
         """Step 4: the factors of all products, of the padded sum Y, for each prime."""
@@ -269,8 +293,9 @@ def leader_answer(
     me: str,
     notice: RosterNotice,
     lay_out: Callable[[Round], SlotLayout] = Layout.of,
+    part: int = 0,
 ) -> PadSums:
-    """Step 3, leader: R = Σ_{m ∈ A} pad_m over those who arrived, encrypted. To be answered once a round.
+    """Step 3, leader: R = Σ_{m ∈ A} pad_m over those who arrived, encrypted. To be answered once a round and part.
 
     Learns: the roster.
     """
@@ -278,8 +303,10 @@ def leader_answer(
     round_.require_cohort(notice.roster)
     layout = lay_out(round_)
     sums = padding.leader_pad_sums(round_, secrets, notice.roster, notice.nonces, layout.primes, layout.uploaded)
-    factors = [layout.factors(total, prime) for total, prime in zip(sums, layout.primes, strict=True)]
-    ciphertexts = padding.leader_encrypt(engine, secrets, layout.primes, layout.plan, factors)
+    chosen = layout.parts[part]
+    primes, keys = layout.primes[chosen], replace(secrets, keys=secrets.keys[chosen])
+    factors = [layout.factors(total, prime) for total, prime in zip(sums[chosen], primes, strict=True)]
+    ciphertexts = padding.leader_encrypt(engine, keys, primes, layout.plan, factors)
     return PadSums(round=round_.id, sender=me, roster=notice.roster, ciphertexts=ciphertexts)
 
 
@@ -373,14 +400,23 @@ class Padded(OpenedByLeader):
     def parameter_sets(self, round_: Round) -> list[Parameters]:
         return padding.parameter_sets(self.lay_out(round_).primes)
 
+    def parts_of(self, round_: Round, stage: Stage) -> int:
+        return len(self.lay_out(round_).parts) if stage is Stage.PADS else 1
+
     def submit(self, seat: Seat, nonce: bytes) -> Message:
         return party_submit(seat.round, seat.secrets, seat.me, seat.own, nonce)
 
     def answer_pads(self, seat: Seat, body: bytes) -> Answer:
         notice = decode(body, RosterNotice, sender=AGGREGATOR)
         seat.require_uploads(notice.roster, bytes(notice.nonces))
-        pads = leader_answer(seat.engine, seat.round, seat.secrets, seat.me, notice, self.lay_out)
-        return Answer(body=pads, roster=notice.roster)
+        if seat.part and seat.roster != notice.roster:
+            raise RemoteProtocolError(
+                "The roster is not that of the pads that were given before. The round was aborted.",
+                step="RosterNotice",
+                culprit=AGGREGATOR,
+            )
+        pads = leader_answer(seat.engine, seat.round, seat.secrets, seat.me, notice, self.lay_out, seat.part)
+        return Answer(body=pads, roster=None if seat.part else notice.roster)
 
     def open(
         self, engine: Engine, round_: Round, secrets: PartySecrets, roster: tuple[str, ...], answer: bytes

@@ -105,14 +105,14 @@ class PaddedAdversary(padded.Aggregator):
     def forge_upload(self) -> bytes:
         return padding.pack([residues(self.rng, prime, self.layout.uploaded) for prime in self.layout.primes])
 
-    def result(self, pads: PadSums) -> PaddedResult:
+    def result(self, *parts: PadSums) -> PaddedResult:
         constants = self.strategy.constants()
         if not self.strategy.answers:
             ciphertexts: tuple[tuple[bytes, ...], ...] = ()
         elif constants is not None:
             ciphertexts = tuple(self._encrypted(circuit, constants) for circuit in self.circuits)
         else:
-            ciphertexts = super().result(pads).ciphertexts
+            ciphertexts = super().result(*parts).ciphertexts
         answer = tuple(
             tuple(garbled(data, self.strategy, self.round.engine, circuit.evaluator.parameters) for data in sheets)
             for circuit, sheets in zip(self.circuits, ciphertexts, strict=False)
