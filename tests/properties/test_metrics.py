@@ -29,7 +29,7 @@ BINARY = (
     *(f"{name}@{at}" for name, metric in METRICS.items() if metric.threshold for at in THRESHOLDS),
 )
 # Nothing scores above 1, and odds of 1:0 have no meaning.
-BINARY = tuple(metric for metric in BINARY if metric != "net-benefit@1.0")
+BINARY = tuple(metric for metric in BINARY if metric != "net-benefit@1.0" and not metric.startswith("auc-"))
 REGRESSION = tuple(name for name, metric in METRICS.items() if metric.targets)
 TARGETS = (-3.0, 5.0)
 

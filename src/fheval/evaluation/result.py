@@ -217,7 +217,7 @@ def result_rows(study: Study, groups: Sequence[str], verdict: Verdict) -> list[R
     """Every number that a round gave: of its ratios or, where counts were released, of the curves."""
     if study.release == "curve":
         return _curve_rows(study, read_curves(study, groups, verdict.counts))
-    estimates = _with_averages(study, groups, _finished(study, groups, verdict.ratios))
+    estimates = _with_averages(study, groups, _finished(study, groups, verdict))
     rows = [_row(study, spec, where, estimate) for (spec, where), estimate in estimates.items()]
     if study.interval is not None:
         rows += _differences(study, estimates)
@@ -246,12 +246,13 @@ def suppressed_rows(study: Study, suppressed: Mapping[str, str]) -> list[Row]:
     ]
 
 
-def _finished(study: Study, groups: Sequence[str], ratios: Ratios) -> _Estimates:
+def _finished(study: Study, groups: Sequence[str], verdict: Verdict) -> _Estimates:
+    ratios, parties = verdict.ratios, len(verdict.roster)
     lines, evaluations = 1 + study.replicates, study.evaluations(groups)
     errors = _binning_errors(study, groups, ratios[len(evaluations) * lines :])
     return {
         (each.spec, each.where): replace(
-            _estimate(study, each, ratios[number * lines : (number + 1) * lines]),
+            _estimate(study, each, parties, ratios[number * lines : (number + 1) * lines]),
             binning=errors.get((each.spec, each.where)),
         )
         for number, each in enumerate(evaluations)
@@ -268,8 +269,8 @@ def _binning_errors(study: Study, groups: Sequence[str], ratios: Ratios) -> dict
     }
 
 
-def _estimate(study: Study, evaluation: Evaluation, ratios: Ratios) -> Estimate:
-    finisher = evaluation.spec.metric.finish(study.inputs(evaluation.spec))
+def _estimate(study: Study, evaluation: Evaluation, parties: int, ratios: Ratios) -> Estimate:
+    finisher = evaluation.spec.metric.finish(replace(study.inputs(evaluation.spec), parties=parties))
     values = [nan if ratio is None else finisher(float(ratio)) for ratio in ratios]
     width = 0.0 if ratios[0] is None else finisher.width(float(ratios[0]), study.precision or 0.0)
     return Estimate(values[0], np.array(values[1:]), width)

@@ -11,6 +11,7 @@ from fheval.counting import Column, Table
 from fheval.counting.chunks import first_bad_label, first_bad_score
 from fheval.errors import ConfigError
 from fheval.metrics.fixed_point import Integers
+from fheval.metrics.registry import Histogram, OwnAuc
 from fheval.metrics.resampling import Resampler
 from fheval.metrics.statistics import MOST_ROWS, Rows, Statistic, Task, Weights
 from fheval.protocols.round import Contribution
@@ -45,10 +46,17 @@ class PartyTally:
         """The table: a line for each slice and resample, in this order, a column for each integer of each statistic."""
         statistics = self.study.statistics()
         lines = [
-            np.concatenate([self._sums(where, statistic) for statistic in statistics], axis=1)
+            np.concatenate([self._concluded(where, statistic) for statistic in statistics], axis=1)
             for where in self.study.slices(self.groups)
         ]
         return Contribution(np.concatenate(lines))
+
+    def _concluded(self, where: Slice, statistic: Statistic) -> Integers:
+        """What was counted or, of the party's own AUC, what follows from its histogram."""
+        if not isinstance(statistic, OwnAuc):
+            return self._sums(where, statistic)
+        (histogram,) = (each for each in self.study.statistics() if isinstance(each, Histogram))
+        return statistic.of(self._sums(where, histogram))
 
     def _sums(self, where: Slice, statistic: Statistic) -> Integers:
         nothing = np.zeros((1 + self.study.replicates, statistic.width), dtype=np.int64)

@@ -46,11 +46,12 @@ from fheval.protocols.round import Batch, Contribution, Form, Reading
 class Inputs:
     """What a metric needs to know beside the data, all of it public.
 
-    `threshold` is as it was said and `cut` the same on the scale of the scores; `targets` is the range that true and
-    predicted values lie in.
+    `parties` is how many took part, once it is known. `threshold` is as it was said and `cut` the same on the scale of
+    the scores; `targets` is the range that true and predicted values lie in.
     """
 
     grid: Grid
+    parties: int = 0
     threshold: float = 0.0
     cut: float = 0.0
     targets: tuple[float, float] = (0.0, 1.0)
@@ -122,6 +123,47 @@ class Histogram:
         if self.more:
             bins = bins + (len(self.more) - np.searchsorted(self.more[::-1], rows.scores))
         return weighted_histogram(bins + self.bins * (rows.labels == 0), self.width, weights)
+
+
+# Units of a party's own AUC, and what its weight is at most for each of its samples and in all: w·θ² fits an int64.
+_AUC_UNITS = 1 << 16
+_MOST_WEIGHT_PER_SAMPLE = 256
+_MOST_WEIGHT = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAuc:
+    """1, w, w·θ and w·θ² of each party's own AUC θ, w being one over its variance (DeLong's); zeros without one.
+
+    They follow from the party's own histogram of all its rows. The variance is not taken for less than 1/(256·n), so
+    that an AUC of 1 does not outweigh everything.
+    """
+
+    grid: Grid
+    task: Task = "binary"
+    width: int = 4
+
+    def tally(self, _rows: Rows, weights: Weights) -> Integers:
+        """Nothing: rows are counted in the histogram."""
+        return np.zeros((len(weights), self.width), dtype=np.int64)
+
+    def of(self, histogram: Integers) -> Integers:
+        """The four numbers of each line."""
+        found = np.zeros((len(histogram), self.width), dtype=np.int64)
+        for line, counted in enumerate(histogram.astype(np.float64)):
+            positives, negatives = np.split(counted, 2)
+            p, q = positives.sum(), negatives.sum()
+            if min(p, q) < 2:
+                continue
+            above = (q - np.cumsum(negatives) + negatives / 2) / q
+            below = (np.cumsum(positives) - positives / 2) / p
+            auc = float(positives @ above) / p
+            variance = float(positives @ (above - auc) ** 2) / (p * (p - 1))
+            variance += float(negatives @ (below - auc) ** 2) / (q * (q - 1))
+            most = min(_MOST_WEIGHT_PER_SAMPLE * (p + q), _MOST_WEIGHT)
+            weight, units = round(min(1 / variance, most) if variance else most), round(auc * _AUC_UNITS)
+            found[line] = 1, weight, weight * units, weight * units * units
+        return found
 
 
 # Left and right factors of products, row by row; one number is a map of a single row.
@@ -480,6 +522,54 @@ def _within_targets(inputs: Inputs) -> Finisher:
     return Finisher(scale=high - low, resolution=2 * RESOLUTION)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeyondChance(Finisher):
+    """From r = Q/(Q + k) to I² = 1 − (k − 1)/Q, the share of the spread that chance does not explain; 0 at least."""
+
+    parties: int
+
+    def __call__(self, ratio: float) -> float:
+        if ratio <= 0.0:
+            return 0.0
+        return max(0.0, 1.0 - (self.parties - 1) / self.parties * (1.0 - ratio) / ratio)
+
+    def width(self, ratio: float, precision: float) -> float:
+        return self(ratio + precision / 2) - self(ratio - precision / 2)
+
+
+def _among_parties(
+    name: str, ratio: Callable[[LinearMap], Ratio], bits: int, finish: Callable[[Inputs], Finisher]
+) -> Metric:
+    """A number about the parties' own AUCs, each weighted by one over its variance."""
+    return Metric(
+        name,
+        lambda columns, inputs: ratio(columns.of(OwnAuc(inputs.grid))),
+        lambda n: n * n << bits,
+        "no party has two samples of each class",
+        finish,
+        histogram="grid",
+        statistics=lambda inputs: (OwnAuc(inputs.grid),),
+    )
+
+
+def _weighted_mean(own: LinearMap) -> Ratio:
+    return Ratio([(own[2], own[1])], [(_AUC_UNITS * own[1], own[1])])
+
+
+def _about_the_mean(own: LinearMap) -> list[Product]:
+    """Σw·Σwθ² − (Σwθ)², which is Q·Σw, in squared units."""
+    return [(own[3], own[1]), (-own[2], own[2])]
+
+
+def _spread(own: LinearMap) -> Ratio:
+    return Ratio(_about_the_mean(own), [(_AUC_UNITS * own[1], _AUC_UNITS * own[1])])
+
+
+def _beyond_chance(own: LinearMap) -> Ratio:
+    squares = _about_the_mean(own)
+    return Ratio(squares, [*squares, (_AUC_UNITS**2 * own[0], own[1])])
+
+
 _NO_SAMPLES = "there are no samples"
 _ONE_CLASS = "the samples are of one class only"
 
@@ -563,6 +653,9 @@ _ENTRIES = (
         statistics=lambda inputs: (_predicted(inputs), Losses("brier", inputs.grid.scores == "logit")),
         probabilities=True,
     ),
+    _among_parties("auc-mean", _weighted_mean, 32, lambda _: Finisher(resolution=1 / _AUC_UNITS)),
+    _among_parties("auc-spread", _spread, 48, lambda _: Finisher(root=True)),
+    _among_parties("auc-i2", _beyond_chance, 49, lambda inputs: BeyondChance(parties=max(inputs.parties, 1))),
     *(metric for stretch in range(CALIBRATION_BINS) for metric in _calibrated(stretch)),
     _mean_loss("brier", 1),
     _mean_loss("log-loss", LARGEST_LOG_LOSS),
