@@ -144,11 +144,7 @@ def _leader_record(context: RoundContext) -> MemberRecord:
     """Whoever made the keys leads every round under them: nobody else has the master."""
     leader = context.epoch.leader
     if leader != context.round.leader:
-        raise RemoteProtocolError(
-            f"The keys are said to come from {leader!r}, who does not lead the round. The round was refused.",
-            step="bundle",
-            culprit=AGGREGATOR,
-        )
+        raise _refused(f"The keys are said to come from {leader!r}, who does not lead the round", AGGREGATOR)
     return context.members[leader]
 
 
@@ -183,6 +179,7 @@ class Keyring:
         """
         if not _EPOCH_ID.fullmatch(context.epoch.id):
             raise _refused(f"An epoch's id has {2 * ROUND_ID_BYTES} hexadecimal digits", AGGREGATOR)
+        _leader_record(context)
         known = self._ledger.epoch(context.epoch.id)
         if known is None:
             return self._open(context, sealed, _Seen(self._ledger), now=now)
