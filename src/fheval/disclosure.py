@@ -93,7 +93,7 @@ def disclosed_by(study: Study, rows: int | None = None, *, rounds: int | None = 
     ('counts', 'ratios')
     """
     rows = rows or study.least_rows or DEFAULT_ROWS
-    rounds = rounds or study.rounds or 1
+    rounds = rounds or study.rounds
     numbers = study.number_of_slices() * (len(study.specs + study.binned) if study.release == "ratios" else 1)
     if study.release != "ratios":
         return Disclosure(
@@ -412,12 +412,16 @@ def _terms(study: Study) -> Iterator[str]:
     if study.least_rows is not None:
         rows = f"{study.least_rows:,} to {study.max_samples:,} rows in all"
     if study.most_rows_per_party is not None:
-        rows += f", at most {study.most_rows_per_party:,} from each"
+        rows += f", {study.least_rows_per_party:,} to {study.most_rows_per_party:,} from each"
     yield f"At least {study.minimum_cohort} parties take part, with {rows}."
     led = _listed(study.leaders) if study.leaders else "any member that the aggregator picks"
     checked = f" {_listed(study.checkers)} open the result as well, and check it." if study.checkers else ""
     yield f"Rounds are led by {led}, who makes the keys and must not work together with the aggregator.{checked}"
-    often = "once" if study.rounds == 1 else "any number of times" if study.rounds is None else f"{study.rounds} times"
+    often = "once" if study.rounds == 1 else f"{study.rounds} times"
+    if study.every is not None:
+        often += f", with {_time(study.every)} in between"
+    if study.until is not None:
+        often += f", until {study.until.isoformat()}"
     yield f"It may be asked {often}; the result goes to the {study.learns}."
 
 
@@ -425,6 +429,17 @@ def _declared(study: Study) -> str:
     if study.reveals == "counts":
         return "The parties agree that the numbers may give away the counts behind them."
     return "The numbers are not to give away the counts behind them."
+
+
+def _time(seconds: int) -> str:
+    """A time for people.
+
+    >>> _time(7 * 86400), _time(5400), _time(1)
+    ('7 days', '90 minutes', '1 second')
+    """
+    units = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
+    unit, length = next((unit, length) for unit, length in units if seconds % length == 0)
+    return f"{seconds // length} {unit}{'' if seconds == length else 's'}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from hashlib import sha256
 from itertools import product
 from math import ceil
@@ -59,6 +60,12 @@ MOST_REPLICATES = 10_000
 # kilobytes cannot ask for more than 200 MB; how many a round carries depends on its primes and decision points.
 MOST_TERMS = 1 << 20
 
+# One row would be one person's values, whatever the others have.
+DEFAULT_LEAST_ROWS = 2
+
+DEFAULT_ROUNDS = 10
+
+
 # Sums must fit an int64: counts as they are, fixed-point numbers of 2^24 units a sample.
 MOST_COUNTED = 1 << 62
 MOST_SUMMED = 1 << 38
@@ -103,12 +110,12 @@ class Study(Message, frozen=True, kw_only=True):
     true and predicted values in a regression. `release` "curve" asks for the global counts instead of metrics.
 
     Terms: one `protocol` with its own `options`; `precision` is the width of the rounding that is released, None for an
-    exact release; fewer parties than `minimum_cohort` get nothing; `max_samples` bounds the rows of all of them,
-    `least_rows` is how many they have at least, and `most_rows_per_party` bounds those of each. A vault answers so many
-    `rounds`. `checkers` are members who open the result themselves rather than take the leader's word, and so hold the
-    opening keys. `leaders` are the members that may lead, and so can derive everybody's pads; none named, any may.
-    `learns` says who learns the result, and `reveals` what it may give away; `fheval` does not yet check the latter
-    against the numbers that are asked for.
+    exact release; fewer parties than `minimum_cohort` get nothing; `max_samples` bounds the rows of all of them, and
+    `least_rows` is how many they have at least. Each brings `least_rows_per_party` to `most_rows_per_party`; a signed
+    study always names the latter, since nobody may know the sum. A vault answers so many `rounds`, `every` so many
+    seconds at most, and up to the day `until`. `checkers` are members who open the result themselves rather than take
+    the leader's word, and so hold the opening keys. `leaders` are the members that may lead, and so can derive
+    everybody's pads; none named, any may. `learns` says who learns the result, and `reveals` what it may give away.
     """
 
     name: str = ""
@@ -129,9 +136,12 @@ class Study(Message, frozen=True, kw_only=True):
     minimum_cohort: int = DEFAULT_MINIMUM_COHORT
     max_samples: int = DEFAULT_MAX_SAMPLES
     least_rows: int | None = None
+    least_rows_per_party: int = DEFAULT_LEAST_ROWS
     most_rows_per_party: int | None = None
-    rounds: int | None = None
-    learns: Literal["members"] = "members"
+    rounds: int = DEFAULT_ROUNDS
+    every: int | None = None
+    until: date | None = None
+    learns: Literal["members", "members and aggregator"] = "members"
     reveals: Literal["ratios", "counts"] = "ratios"
     checkers: tuple[str, ...] = ()
     leaders: tuple[str, ...] = ()
@@ -310,8 +320,19 @@ class Study(Message, frozen=True, kw_only=True):
 
     def require_rows(self, rows: int) -> None:
         """Refuse one party's rows that are more than the study allows."""
-        if rows > min(self.max_samples, self.most_rows_per_party or self.max_samples):
-            raise ConfigError("A party has more rows than the study allows. Raise its bound, or bring fewer rows.")
+        most = min(self.max_samples, self.most_rows_per_party or self.max_samples)
+        if rows > most:
+            raise ConfigError(
+                f"A party has {rows} rows, and the study allows {most} of each. Bring fewer, or raise the bound."
+            )
+
+    def _require_room(self, parties: int) -> None:
+        """Refuse so many parties where their rows might exceed `max_samples`: sums beyond it would come out wrong."""
+        if self.most_rows_per_party is not None and parties * self.most_rows_per_party > self.max_samples:
+            raise StudyError(
+                f"{parties} parties of up to {self.most_rows_per_party} rows could have more than the "
+                f"{self.max_samples} that the study has room for. Raise max_samples, or lower most_rows_per_party."
+            )
 
     def may_lead(self, parties: Sequence[str]) -> list[str]:
         """Those of the parties who may lead a round."""
@@ -337,6 +358,7 @@ class Study(Message, frozen=True, kw_only=True):
                 step="round",
                 culprit=AGGREGATOR,
             )
+        self._require_room(len(call.parties))
         curve = self.release == "curve"
         if curve and self.max_samples << PROBABILITY_BITS >= PRIME // 2:
             raise CapacityError(f"Sums over {self.max_samples} samples do not fit a curve's counts. Lower max_samples.")
@@ -372,7 +394,23 @@ def _field(name: str, value: object) -> Any:
         raise _no_field(name)
     if kinds[name] == tuple[str, ...] and isinstance(value, str):
         value = (value,)
+    if name == "every" and isinstance(value, str):
+        value = _seconds(value)
     return _converted(name, value, kinds[name])
+
+
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
+
+
+def _seconds(text: str) -> object:
+    """A time as people write it, such as "12 hours"; what is none comes back as it was.
+
+    >>> _seconds("1 day"), _seconds("2 weeks"), _seconds("soon")
+    (86400, 1209600, 'soon')
+    """
+    number, _, unit = text.strip().partition(" ")
+    unit = unit.strip().removesuffix("s")
+    return int(number) * _SECONDS[unit] if number.isdecimal() and unit in _SECONDS else text
 
 
 def _converted(name: str, value: object, kind: Any) -> Any:
@@ -470,13 +508,15 @@ def _check_asked(study: Study) -> None:
 
 def _check_terms(study: Study) -> None:
     require_terms(study.precision, study.minimum_cohort, study.max_samples)
-    for name in ("minimum_group", "least_rows", "most_rows_per_party", "rounds"):
+    for name in ("minimum_group", "least_rows", "most_rows_per_party", "rounds", "every"):
         value = getattr(study, name)
         if value is not None and not 1 <= value <= MOST_SAMPLES:
             raise StudyError(f"{name} is {value}. Use a number from 1 to {MOST_SAMPLES}.")
     for role, names in (("checker", study.checkers), ("leader", study.leaders)):
         if len(set(names)) != len(names) or not all(names):
             raise StudyError(f"A {role} has no name, or is named twice. Name each member once.")
+    if not 0 <= study.least_rows_per_party <= (study.most_rows_per_party or study.max_samples):
+        raise StudyError(f"A party would have to bring {study.least_rows_per_party} rows at least. Bring it in range.")
     protocol = PROTOCOLS[study.protocol]
     if not protocol.batch and not study.is_one_auc:
         others = " or ".join(each.name for each in PROTOCOLS.values() if each.batch)

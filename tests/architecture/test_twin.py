@@ -18,11 +18,12 @@ import pytest
 import fheval
 from fheval.aggregator.conductor import conduct, drive
 from fheval.cli import main
-from fheval.consortium import Rules
 from fheval.evaluation import Result
+from fheval.party.accepted import Acceptance, AcceptedStudies
+from fheval.party.columns import StudyColumns
 from fheval.party.core import VaultCore
-from fheval.party.data_set import DataSet
 from fheval.party.ledger import Ledger
+from fheval.party.prepare import accept_study
 from fheval.protocols import PROTOCOLS
 from fheval.secrets import SystemRandomness
 from fheval.study import Study
@@ -140,19 +141,22 @@ def test_the_terminal_and_the_report(files: list[str], tmp_path: Path, capsys: p
 
 
 def test_a_round_among_vaults(tmp_path: Path) -> None:
-    rules = Rules(protocols=(NAME,), finest_precision=None, releases_per_data_set=10)
-    made = consortium(tmp_path / "authority", rules=rules)
+    made = consortium(tmp_path / "authority")
     policy = made.authority.policy()
     assert policy is not None
     engine, vaults, ledgers = ClearEngine(), {}, {}
+    asked = Study.of(name="twins", protocol=NAME, decision_points=50, max_samples=1 << 16)
+    study, signed = made.authority.sign_study(asked)
     for name, (labels, scores) in zip(NAMES, HOSPITALS, strict=True):
         data, state = tmp_path / f"{name}.csv", tmp_path / f"state-{name}"
         state.mkdir(mode=0o700)
         rows = (f"{label},{score}\n" for label, score in zip(labels, scores, strict=True))
         data.write_text("label,score\n" + "".join(rows), encoding="utf-8")
         ledgers[name] = Ledger.open(state / "ledger.sqlite")
-        vaults[name] = VaultCore(made.kit(name), ledgers[name], DataSet(data), {engine.name: engine}, clock=lambda: NOW)
-    study = Study.of(protocol=NAME, decision_points=50, max_samples=1 << 16)
+        studies = AcceptedStudies.open(state / "studies.sqlite")
+        acceptance = Acceptance(signed=signed, data=str(data), columns=StudyColumns(), lineage="trial")
+        accept_study(studies, acceptance, SystemRandomness(), now=NOW)
+        vaults[name] = VaultCore(made.kit(name), ledgers[name], studies, {engine.name: engine}, clock=lambda: NOW)
     conducting = conduct(study, NAMES, policy, engine, SystemRandomness())
     report = drive(conducting, in_process({name: vault.handle for name, vault in vaults.items()}))
     assert (report.round.protocol, report.roster, report.confirmed) == (NAME, NAMES, NAMES)

@@ -177,23 +177,14 @@ def test_update_refuses_what_the_authority_did_not_sign(tmp_path: Path, ready: P
 
 
 def test_policy_keeps_rules_that_are_not_given(ready: Path) -> None:
-    told = done("policy", ready, "--finest-precision", "exact", "--protocol", "padded-verified", "--allow-curves")
+    told = done("policy", ready, "--releases-per-data-set", "7")
     assert "Signed policy version 2 of Trial study for alder, birch, cedar." in told
     assert "fheval consortium update KIT policy.fhev" in told
-    done("policy", ready, "--minimum-cohort", "2", "--most-decision-points", "50")
-    done("policy", ready, "--releases-per-data-set", "1")
+    done("policy", ready, "--minimum-cohort", "2")
     rules = json.loads(done("list", ready, "--json", "-"))["policy"]
-    assert rules["version"] == 4
-    assert rules["finest_precision"] is None
-    assert rules["protocols"] == ["padded-verified"]
-    assert rules["allow_curves"] is True
-    assert (rules["minimum_cohort"], rules["most_decision_points"]) == (2, 50)
-    assert rules["releases_per_data_set"] == 1
-    done("policy", ready, "--no-curves", "--finest-precision", "1e-3")
-    rules = json.loads(done("list", ready, "--json", "-"))["policy"]
-    assert (rules["allow_curves"], rules["finest_precision"]) == (False, 1e-3)
+    assert (rules["version"], rules["minimum_cohort"], rules["releases_per_data_set"]) == (3, 2, 7)
     for member in MEMBERS:
-        assert load_kit(ready / "kits" / member, now=now()).policy.version == 5
+        assert load_kit(ready / "kits" / member, now=now()).policy.version == 3
 
 
 def test_policy_removes_a_member(ready: Path) -> None:
@@ -206,10 +197,6 @@ def test_policy_removes_a_member(ready: Path) -> None:
 
 
 def test_policy_refuses_bad_usage(ready: Path, tmp_path: Path) -> None:
-    refused(2, "'plain' is not one of the protocols", "policy", ready, "--protocol", "plain")
-    refused(2, "neither a number nor 'exact'", "policy", ready, "--finest-precision", "fine")
-    for text in ("nan", "0", "0.0", "1"):
-        refused(2, "between 0 and 1, or be exact", "policy", ready, "--finest-precision", text)
     refused(2, "at least 2 parties", "policy", ready, "--minimum-cohort", "1")
     refused(2, "no round could run", "policy", ready, "--minimum-cohort", "4")
     refused(2, "'dogwood' is not enrolled", "policy", ready, "--remove", "dogwood")
@@ -229,7 +216,7 @@ def test_list_shows_people_a_table(ready: Path) -> None:
     assert re.search(r"alder +│ member +│ valid +│ \S+ +│ yes", shown)
     assert re.search(r"dogwood +│ member +│ valid +│ \S+ +│ no", shown)
     assert re.search(r"hub +│ aggregator +│ valid", shown)
-    assert re.search(r"finest precision +│ 0\.0001", shown)
+    assert re.search(r"minimum cohort +│ 3", shown)
 
 
 def test_list_before_the_first_policy(authority: Path) -> None:

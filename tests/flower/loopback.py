@@ -136,6 +136,7 @@ class Loopback:
             run("consortium", "enroll", authority, name)
         run("consortium", "enroll", authority, "hub", "--aggregator", "127.0.0.1")
         run("consortium", "policy", authority, *policy)
+        self.sign("padded", 'protocol = "padded"\ndecision_points = 1000\n')
         generator = np.random.default_rng(2031)
         for number, name in enumerate(self.members):
             rows = 120 + 30 * number
@@ -145,6 +146,22 @@ class Loopback:
             path = self.root / f"{name}.csv"
             path.write_text("label,score\n" + "".join(lines))
             path.chmod(0o600)
+
+    def sign(self, name: str, asked: str) -> None:
+        """Sign a study, and give it to the aggregator."""
+        authority, file = str(self.root / "authority"), self.root / f"{name}.toml"
+        file.write_text(f'name = "{name}"\nreveals = "counts"\n{asked}')
+        run("consortium", "study", authority, str(file), "--out", str(self.signed(name)))
+        run("consortium", "update", str(self.kit("hub")), str(self.signed(name)))
+
+    def signed(self, study: str) -> Path:
+        return self.root / f"{study}.fhev"
+
+    def accept(self, name: str, study: str, *options: str) -> None:
+        """As a member: accept a study."""
+        data = str(self.root / f"{name}.csv")
+        place = ("--kit", str(self.kit(name)), str(self.signed(study)), "--data", data, "--lineage", "trial")
+        run("vault", "accept", *place, "--yes", *options)
 
     def program(self, name: str, *arguments: str) -> Program:
         started = Program(self.root / f"{name}.log", *arguments)
@@ -156,8 +173,7 @@ class Loopback:
         return self.program("hub", "aggregator", "up", "--kit", kit, "--state", state, "--port", str(self.port))
 
     def start_vault(self, name: str) -> Program:
-        data = str(self.root / f"{name}.csv")
-        return self.program(f"vault-{name}", "vault", "--kit", str(self.kit(name)), "--data", data)
+        return self.program(f"vault-{name}", "vault", "--kit", str(self.kit(name)))
 
     def start_party(self, name: str) -> Program:
         return self.program(

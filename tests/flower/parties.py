@@ -6,16 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from fheval.consortium import Rules, install_policy
+from fheval.consortium import Rules, install_policy, install_study
 from fheval.consortium.authority import create_authority
 from fheval.consortium.enrolment import enrol_aggregator, enrol_with_new_keys
 from fheval.counting import Counts, Grid
 from fheval.flower.orders import Order
+from fheval.party.accepted import Acceptance, AcceptedStudies
+from fheval.party.columns import StudyColumns
 from fheval.party.ledger import Ledger
+from fheval.party.prepare import accept_study
 from fheval.protocols.round import Verdict
+from fheval.secrets import SystemRandomness
 from fheval.study import Study
 
 POINTS = 50
@@ -29,17 +34,11 @@ class Parties:
     root: Path
     members: tuple[str, ...]
 
-    def order(self, protocol: str, precision: float | None, *, timeout: float = 30.0) -> Order:
-        study = Study(
-            protocol=protocol,
-            grid=Grid.even(POINTS),
-            precision=precision,
-            options=(("runs", 3),) if protocol == "padded-verified" else (),
-        )
+    def order(self, protocol: str, *, timeout: float = 30.0) -> Order:
         return Order(
             kit=str(self.root / "hub"),
             members=self.members,
-            study=study.to_bytes(),
+            study=protocol,
             engine=None,
             timeout=timeout,
             patience=5.0,
@@ -73,9 +72,21 @@ def make_parties(root: Path, number: int) -> Parties:
         lines = [f"{label},{score:.6f}\n" for label, score in zip(labels, scores, strict=True)]
         (root / name / "data.csv").write_text("label,score\n" + "".join(lines))
     enrol_aggregator(authority, "hub", ["127.0.0.1"], root / "hub", certificate_pem=None, now=now, days=2)
-    authority.sign_next_policy(Rules(finest_precision=None), now=now, days=2)
+    authority.sign_next_policy(Rules(), now=now, days=2)
     policy = authority.policy_bytes()
     assert policy is not None
     for directory in [root / "hub", *(root / name / "kit" for name in members)]:
         install_policy(directory, policy, now=now)
+    for protocol in ("padded", "padded-verified"):
+        options: dict[str, Any] = {"runs": 3} if protocol == "padded-verified" else {}
+        grid = Grid.even(POINTS)
+        study = Study.of(name=protocol, protocol=protocol, decision_points=grid, reveals="counts", **options)
+        _, signed = authority.sign_study(study)
+        install_study(root / "hub", signed)
+        for name in members:
+            acceptance = Acceptance(
+                signed=signed, data=str(root / name / "data.csv"), columns=StudyColumns(), lineage="trial"
+            )
+            with AcceptedStudies.open(root / name / "studies.db") as studies:
+                accept_study(studies, acceptance, SystemRandomness(), now=now)
     return Parties(root, members)

@@ -7,7 +7,7 @@ from fheval.flower.orders import Order, Summary, TriedRound
 ORDER = Order(
     kit="/kits/hub",
     members=("alder", "birch", "cedar"),
-    study=bytes(range(256)),
+    study="spring",
     engine=None,
     timeout=30.0,
     patience=5.0,

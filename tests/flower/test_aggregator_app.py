@@ -87,7 +87,7 @@ def auc(parties: Parties, name: str) -> float:
 def test_every_party_has_the_pooled_auc(
     parties: Parties, grid: AppGrid, state: State, protocol: str, precision: float | None, within: float
 ) -> None:
-    summary = carry(grid, state, parties.order(protocol, precision))
+    summary = carry(grid, state, parties.order(protocol))
     assert set(summary.roster) == set(summary.confirmed) == set(parties.members)
     assert (summary.dropouts, summary.exchanges) == ((), 5)
     for name in parties.members:
@@ -95,7 +95,7 @@ def test_every_party_has_the_pooled_auc(
 
 
 def test_neither_bytes_nor_summary_hold_the_result(parties: Parties, grid: AppGrid, state: State) -> None:
-    summary = carry(grid, state, parties.order("padded-verified", None))
+    summary = carry(grid, state, parties.order("padded-verified"))
     verdict = parties.verdicts(parties.members[0])[-1]
     assert verdict is not None
     ratio = verdict.ratios[0]
@@ -107,7 +107,7 @@ def test_neither_bytes_nor_summary_hold_the_result(parties: Parties, grid: AppGr
 
 
 def test_a_second_round_needs_no_new_keys(parties: Parties, grid: AppGrid, state: State) -> None:
-    order = parties.order("padded", 1e-4)
+    order = parties.order("padded")
     assert carry(grid, state, order).exchanges == 5
     second = carry(grid, state, order)
     # The leader is asked whether it is there, in place of being asked for keys.
@@ -119,7 +119,7 @@ def test_a_second_round_needs_no_new_keys(parties: Parties, grid: AppGrid, state
 def test_a_member_that_is_silent_at_submit_drops_out(
     parties: Parties, grid: AppGrid, state: State, lossy: Lossy
 ) -> None:
-    order = parties.order("padded", 1e-4, timeout=SILENCE)
+    order = parties.order("padded", timeout=SILENCE)
     # The leader is drawn, and a silent one is replaced: whichever it is, the rest have a result.
     lossy.always = {(2, "submit")}
     summary = carry(grid, state, order)
@@ -134,7 +134,7 @@ def test_a_leader_that_is_lost_is_replaced(
     parties: Parties, grid: AppGrid, state: State, lossy: Lossy, stage: str
 ) -> None:
     lossy.next_leader = stage
-    summary = carry(grid, state, parties.order("padded", 1e-4, timeout=SILENCE))
+    summary = carry(grid, state, parties.order("padded", timeout=SILENCE))
     assert len(summary.attempts) == 2
     failed = summary.attempts[0]
     assert failed.failure is not None
@@ -149,7 +149,7 @@ def test_a_lost_answer_to_the_result_is_asked_for_again(
     parties: Parties, grid: AppGrid, state: State, lossy: Lossy
 ) -> None:
     lossy.next_leader = "result"
-    summary = carry(grid, state, parties.order("padded", 1e-4, timeout=SILENCE))
+    summary = carry(grid, state, parties.order("padded", timeout=SILENCE))
     assert summary.dropouts == ()
     assert summary.exchanges == 6
 
@@ -157,7 +157,7 @@ def test_a_lost_answer_to_the_result_is_asked_for_again(
 def test_registered_nodes_are_not_asked_for_their_names(parties: Parties, grid: AppGrid, state: State) -> None:
     numbers = {name: Registered(key="", node=100 + index) for index, name in enumerate(parties.members)}
     state.write_registry(Registry(members=numbers))
-    carry(grid, state, parties.order("padded", 1e-4))
+    carry(grid, state, parties.order("padded"))
     assert not [group for group in grid.groups if "hello" in group]
 
 
@@ -167,14 +167,14 @@ def test_swapped_registrations_make_dropouts_and_no_impostors(parties: Parties, 
     numbers = {name: Registered(key="", node=node) for name, node in zip(parties.members, nodes, strict=True)}
     state.write_registry(Registry(members=numbers))
     with pytest.raises(CohortTooSmall):
-        carry(grid, state, parties.order("padded", 1e-4, timeout=SILENCE))
+        carry(grid, state, parties.order("padded", timeout=SILENCE))
 
 
 def test_those_who_are_not_connected_are_dropouts(parties: Parties, grid: AppGrid, state: State) -> None:
     numbers = {name: Registered(key="", node=100 + index) for index, name in enumerate(parties.members)}
     numbers["member-003"] = Registered(key="", node=999)
     state.write_registry(Registry(members=numbers))
-    order = msgspec.structs.replace(parties.order("padded", 1e-4), patience=0.05)
+    order = msgspec.structs.replace(parties.order("padded"), patience=0.05)
     assert carry(grid, state, order).dropouts == ("member-003",)
 
 
@@ -186,7 +186,7 @@ def test_the_app_leaves_its_outcome_for_the_command(
     parties: Parties, grid: AppGrid, state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(STATE_VARIABLE, os.fspath(state.directory))
-    place_order(state, "ab12", parties.order("padded", 1e-4))
+    place_order(state, "ab12", parties.order("padded"))
     main(cast(Grid, grid), run_context("ab12"))
     outcome = read_end(state, "ab12")
     assert outcome is not None
@@ -199,7 +199,7 @@ def test_the_app_leaves_its_failure_too_and_fails(
 ) -> None:
     monkeypatch.setenv(STATE_VARIABLE, os.fspath(state.directory))
     lossy.always = {(0, ""), (1, "")}
-    place_order(state, "ab12", parties.order("padded", 1e-4, timeout=0.5))
+    place_order(state, "ab12", parties.order("padded", timeout=0.5))
     with pytest.raises(CohortTooSmall):
         main(cast(Grid, grid), run_context("ab12"))
     outcome = read_end(state, "ab12")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import pytest
 
 from cli.session import Session
 from fheval.cli import aggregator as aggregator_command
+from fheval.consortium import install_study
+from fheval.consortium.authority import load_authority
 from fheval.errors import ConfigError
 from fheval.flower.orders import Order, Summary
 from fheval.flower.state import State
@@ -54,8 +57,9 @@ def carried(monkeypatch: pytest.MonkeyPatch) -> Carried:
     return made
 
 
-def evaluate(fheval: Session, parties: Parties, tmp_path: Path, *options: str) -> Any:
-    return fheval("aggregator", "evaluate", "--kit", parties.root / "hub", "--state", tmp_path / "state", *options)
+def evaluate(fheval: Session, parties: Parties, tmp_path: Path, *options: str, study: str = "padded") -> Any:
+    place = ["--kit", str(parties.root / "hub"), "--state", str(tmp_path / "state")]
+    return fheval("aggregator", "evaluate", *place, "--study", study, *options)
 
 
 def test_a_round_as_it_is_asked_for_by_default(
@@ -64,9 +68,7 @@ def test_a_round_as_it_is_asked_for_by_default(
     done = evaluate(fheval, parties, tmp_path)
     assert (done.status, done.err) == (0, "")
     (order,) = carried.orders
-    study = Study.from_bytes(order.study)
-    assert (study.protocol, study.precision, order.members) == ("padded", 1e-4, parties.members)
-    assert (len(study.grid), study.metrics, study.minimum_cohort) == (1000, ("auc",), 3)
+    assert (order.study, order.members) == ("padded", parties.members)
 
 
 def test_what_it_says_about_a_round(fheval: Session, parties: Parties, carried: Carried, tmp_path: Path) -> None:
@@ -92,81 +94,49 @@ def test_json_has_everything_but_a_result(fheval: Session, parties: Parties, car
 
 
 def test_options_reach_the_order(fheval: Session, parties: Parties, carried: Carried, tmp_path: Path) -> None:
-    options = ["--protocol", "padded-verified", "--decision-points", "25", "--metric", "auc", "--metric", "f1@0.3"]
-    options += ["--member", "member-002", "--member", "member-000", "--timeout", "7", "--minimum-cohort", "5"]
-    options += ["--member", "member-001"]
-    assert evaluate(fheval, parties, tmp_path, *options).status == 0
+    options = ["--member", "member-002", "--member", "member-000", "--timeout", "7", "--member", "member-001"]
+    assert evaluate(fheval, parties, tmp_path, *options, study="padded-verified").status == 0
     (order,) = carried.orders
-    study = Study.from_bytes(order.study)
-    assert (study.protocol, study.precision) == ("padded-verified", None)
-    assert (len(study.grid), study.metrics) == (25, ("auc", "f1@0.3"))
-    assert (order.members, order.timeout, study.minimum_cohort) == (("member-002", "member-000", "member-001"), 7.0, 5)
-
-
-def test_models_classes_and_intervals_reach_the_study(
-    fheval: Session, parties: Parties, carried: Carried, tmp_path: Path
-) -> None:
-    options = ["--model", "old", "--score-column", "new", "--class", "well", "--class", "flu", "--class", "cold"]
-    options += ["--ci", "0.9", "--replicates", "50", "--by-cluster"]
-    assert evaluate(fheval, parties, tmp_path, *options).status == 0
-    study = Study.from_bytes(carried.orders[0].study)
-    assert (study.models, study.classes) == (("old", "new"), ("well", "flu", "cold"))
-    assert (study.interval, study.replicates, study.by_cluster) == (0.9, 50, True)
-    # As many as `fheval evaluate` takes with intervals.
-    assert len(study.grid) == 100
-
-
-def test_values_and_their_range_reach_the_study(
-    fheval: Session, parties: Parties, carried: Carried, tmp_path: Path
-) -> None:
-    options = ["--metric", "mae", "--target-range", "0:120"]
-    assert evaluate(fheval, parties, tmp_path, *options).status == 0
-    study = Study.from_bytes(carried.orders[0].study)
-    assert (study.metrics, study.target_range) == (("mae",), (0.0, 120.0))
+    assert (order.members, order.timeout) == (("member-002", "member-000", "member-001"), 7.0)
+    assert order.study == "padded-verified"
 
 
 def test_what_the_policy_does_not_allow_is_refused_before_anybody_is_asked(
     fheval: Session, parties: Parties, carried: Carried, tmp_path: Path
 ) -> None:
-    curve = evaluate(fheval, parties, tmp_path, "--release", "curve", "--allow-curves")
-    assert (curve.status, curve.out) == (1, "")
-    assert "releasing curves is not allowed" in curve.err
     few = evaluate(fheval, parties, tmp_path, "--member", "member-000", "--member", "member-001")
     assert (few.status, few.out) == (1, "")
     assert "the policy asks for at least 3" in few.err
     assert carried.orders == []
 
 
-def test_a_study_from_a_file_is_taken_as_it_is(
-    fheval: Session, parties: Parties, carried: Carried, tmp_path: Path
+@pytest.mark.parametrize("study", ["autumn", "", "../policy", "/etc/passwd"])
+def test_a_study_that_the_kit_does_not_have(
+    fheval: Session, parties: Parties, carried: Carried, tmp_path: Path, study: str
 ) -> None:
-    file = tmp_path / "study.toml"
-    file.write_text('name = "spring"\nmetrics = ["auc", "brier"]\ndecision_points = 30\nprecision = 1e-3\n')
-    assert evaluate(fheval, parties, tmp_path, "--study", str(file)).status == 0
-    assert Study.from_bytes(carried.orders[0].study) == Study.from_file(file)
+    done = evaluate(fheval, parties, tmp_path, study=study)
+    assert (done.status, done.out) == (2, "")
+    assert "it has: padded, padded-verified" in " ".join(done.err.split())
+    assert carried.orders == []
+
+
+def test_a_study_that_has_ended(fheval: Session, carried: Carried, tmp_path: Path) -> None:
+    parties = make_parties(tmp_path, 3)
+    ended = Study.of(name="spring", until=date(2020, 1, 1))
+    install_study(tmp_path / "hub", load_authority(tmp_path / "authority").sign_study(ended)[1])
+    done = evaluate(fheval, parties, tmp_path, study="spring")
+    assert (done.status, done.out) == (2, "")
+    assert "The study ended on 2020-01-01" in done.err
 
 
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
         (["--member", "nobody"], "--member nobody is not in the policy"),
-        (["--protocol", "magic"], "There is no protocol 'magic'"),
-        (["--precision", "2"], "--precision 2 is no width"),
-        (["--metric", "magic"], "magic"),
         (["--json", "/nowhere/x.json"], "there is no directory /nowhere"),
-        (["--model", "a", "--model", "a"], "A model is named twice"),
-        (["--class", "a"], "Name all classes"),
-        (["--ci", "2"], "A confidence level of 2.0 makes no sense"),
-        (["--ci", "0.95", "--replicates", "30"], "30 resamples do not carry an interval of 0.95"),
-        (["--ci", "0.95", "--replicates", "1001", "--decision-points", "9"], "1001 resamples; 1000 are allowed"),
-        (["--ci", "0.95", "--decision-points", "1000"], "Ask for fewer decision points"),
-        (["--by-cluster"], "Give --ci LEVEL as well"),
-        (["--model", "a", "--model", "b", "--protocol", "paper-semi-honest"], "computes one AUC a round"),
-        (["--metric", "mae"], "target"),
-        (["--group-column", "sex"], "No such option"),
-        (["--release", "curve"], "give --allow-curves where all parties agreed"),
-        (["--release", "curve", "--allow-curves", "--metric", "brier"], "Ask for no other metric"),
-        (["--release", "curve", "--allow-curves", "--protocol", "paper-malicious"], "computes one AUC a round"),
+        (["--protocol", "padded"], "No such option"),
+        (["--precision", "exact"], "No such option"),
+        (["--max-samples", "64"], "No such option"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(

@@ -104,7 +104,7 @@ def simulation(parties: Parties) -> Iterator[Simulation]:
 def test_fifty_parties(
     parties: Parties, simulation: Simulation, protocol: str, precision: float | None, within: float
 ) -> None:
-    end = simulation.run(protocol.replace("-", ""), parties.order(protocol, precision, timeout=200.0))
+    end = simulation.run(protocol.replace("-", ""), parties.order(protocol, timeout=200.0))
     summary = end.summary
     assert summary is not None, end.failure
     assert sorted(summary.roster) == list(parties.members)

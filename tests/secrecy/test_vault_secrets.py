@@ -19,6 +19,7 @@ from fheval.aggregator.conductor import drive
 from fheval.counting import Grid
 from fheval.engines import load_engine
 from fheval.party import epoch, ledger
+from fheval.party.data_set import DataSet
 from fheval.party.ledger import Entry
 from fheval.party.messages import REFUSAL, Epoch, Relay, Submit, request
 from fheval.party.steps import Answered
@@ -38,8 +39,8 @@ from fheval.protocols.round import (
 from fheval.secrets import Secret, SystemRandomness
 from fheval.study import Study
 from keys_consortium import Consortium
-from vault.requests import changed, first_words, opened, played_until, set_up
-from vault.trial import ALL, CLEAR, NAMES, PADDED, RULES, Trial, Wire, make_consortium, running
+from vault.requests import changed, opened, played_until, set_up
+from vault.trial import ALL, CLEAR, NAMES, PADDED, Trial, Wire, make_consortium, running
 
 Log = pytest.LogCaptureFixture
 
@@ -113,7 +114,8 @@ def test_secrets_are_neither_sent_nor_written_nor_logged(
 def test_the_private_keys_of_a_kit_are_neither_sent_nor_written(trial: Trial, consortium: Consortium) -> None:
     wire = Wire(trial)
     drive(trial.conduct(trial.study()), wire)
-    places = [data for _, _, data in wire.requests + wire.replies] + on_disk(trial)
+    ledgers = [trial.ledger_path(name).read_bytes() for name in NAMES]
+    places = [data for _, _, data in wire.requests + wire.replies] + ledgers
     for name in NAMES:
         key = consortium.kit(name).identity.signing_key.reveal().private_bytes_raw()
         assert not holds(key, places)
@@ -123,9 +125,10 @@ def shows_counts(trial: Trial, study: Study) -> bool:
     """Whether a round shows a party's counts, as an upload has them, in six bytes each, or as the machine has them."""
     wire = Wire(trial)
     drive(trial.conduct(study), wire)
-    places = [data for _, _, data in wire.requests + wire.replies] + on_disk(trial)
-    for vault in trial.vaults.values():
-        (own,) = vault._data.count(study, SystemRandomness()).share.contribution.table
+    ledgers = [trial.ledger_path(name).read_bytes() for name in NAMES]
+    places = [data for _, _, data in wire.requests + wire.replies] + ledgers
+    for name in NAMES:
+        (own,) = DataSet(trial.data(name)).count(study, SystemRandomness()).contribution.table
         piece = own[15:25].astype("<u8")
         packed = piece.view("u1").reshape(-1, 8)[:, :6].tobytes()
         if holds(packed, places) or holds(piece.tobytes(), places):
@@ -135,13 +138,11 @@ def shows_counts(trial: Trial, study: Study) -> bool:
 
 @pytest.fixture(params=["ratios", "curve"])
 def padded(trial: Trial, request: pytest.FixtureRequest) -> Study:
-    """A study of a protocol with pads; the policy allows curves."""
-    trial.consortium.sign(replace(RULES, allow_curves=True))
-    trial.start()
+    """A study of a protocol with pads."""
     return trial.study("padded", release=request.param)
 
 
-def test_counts_are_neither_sent_nor_written(trial: Trial, padded: Study) -> None:
+def test_counts_are_neither_sent_nor_written_to_the_ledger(trial: Trial, padded: Study) -> None:
     assert not shows_counts(trial, padded)
 
 
@@ -167,12 +168,14 @@ def test_the_result_is_neither_sent_nor_logged(trial: Trial, caplog: Log) -> Non
 
 def test_a_bad_score_is_not_told_to_the_log(trial: Trial, caplog: Log) -> None:
     caplog.set_level(logging.DEBUG)
-    _, round_, asked = played_until(trial, Stage.SUBMIT)
-    name = round_.leader
-    trial.data(name).write_text("label,score\n1,0.31337\n0,1.73737\n")
-    assert trial.vaults[name].handle(asked[name]) == REFUSAL
-    assert "could not answer (InputError)" in caplog.text
+    trial.accept(trial.study())
+    trial.data("birch").write_text("label,score\n1,0.31337\n0,1.73737\n")
+    trial.prepare()
+    assert "could not be prepared from its newest data" in caplog.text
     assert "1.73737" not in caplog.text
+    # Its operator is told.
+    (standing,) = trial.studies["birch"].all()
+    assert "1.73737" in str(standing.problem)
 
 
 # One face for all refusals
@@ -185,7 +188,7 @@ def test_all_refusals_are_the_same_bytes(trial: Trial) -> None:
     refused = [
         b"",
         b"noise" * 1000,
-        set_up(submit.opening),
+        set_up(submit.call),
         request(Stage.PADS, Relay(round=round_.id, body=b"")),
         request(Stage.PADS, Relay(round="0" * 32, body=b"")),
         changed(asked[name], bundle=submit.bundle[:-1]),
@@ -262,7 +265,8 @@ def test_nothing_prints_what_it_holds() -> None:
     said = Verdict(ending=Ending.RELEASED, roster=NAMES, ratios=(Fraction(31337, 65537),))
     opened_keys = epoch.EpochSecrets(suits="x", secrets=SECRETS)
     entry = Entry(
-        opening=first_words(STUDY, ROUND),
+        call=ROUND.call,
+        study=STUDY,
         epoch=Epoch(id=ROUND.id, leader="alder"),
         stage=Stage.SUBMIT,
         request=b"hunter2",
@@ -281,5 +285,5 @@ def test_nothing_prints_what_it_holds() -> None:
 def test_objects_that_hold_secrets_print_their_names_only(trial: Trial) -> None:
     trial.play()
     vault = trial.vaults["alder"]
-    for each in (vault, vault._steps, vault._steps._keyring, vault._data, trial.ledgers["alder"]):
+    for each in (vault, vault._steps, vault._steps._keyring, trial.studies["alder"], trial.ledgers["alder"]):
         assert repr(each).startswith("<fheval.")

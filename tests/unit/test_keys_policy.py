@@ -65,11 +65,6 @@ def test_a_round_within_the_rules_gets_its_roster_in_order(policy: Policy) -> No
 @pytest.mark.parametrize(
     ("study", "reason"),
     [
-        (asking(protocol="paper-malicious"), "Protocol 'paper-malicious' is not allowed"),
-        (asking(precision=9.9e-5), r"precision of 9\.9e-05; the finest allowed is 0\.0001"),
-        (asking(precision=None), "exact release; the finest allowed is"),
-        (asking(grid=Grid.even(1001)), "1001 decision points; between 2 and 1000"),
-        (asking(release="curve"), "releasing curves is not allowed"),
         (asking(minimum_cohort=2), "go on with 2 parties"),
     ],
 )
@@ -95,10 +90,8 @@ def test_a_small_cohort_is_refused(policy: Policy, roster: tuple[str, ...]) -> N
 
 
 def test_a_generous_policy_allows_what_the_default_refuses(policy: Policy) -> None:
-    generous = with_rules(
-        policy, protocols=("padded-verified",), finest_precision=None, allow_curves=True, minimum_cohort=2
-    )
-    study = asking(protocol="padded-verified", precision=None, release="curve", minimum_cohort=2)
+    generous = with_rules(policy, minimum_cohort=2)
+    study = asking(minimum_cohort=2)
     assert generous.check_round(study, NAMES[:2], now=NOW).names() == NAMES[:2]
 
 
@@ -140,11 +133,7 @@ def test_equal_policies_have_equal_bytes_and_any_change_another_hash(policy: Pol
         changed(policy, not_after=policy.not_after + 1),
         changed(policy, members=policy.members[::-1]),
         with_rules(policy, minimum_cohort=4),
-        with_rules(policy, protocols=("padded",)),
-        with_rules(policy, finest_precision=None),
-        with_rules(policy, most_decision_points=2),
         with_rules(policy, releases_per_data_set=2),
-        with_rules(policy, allow_curves=True),
     ]
     assert len({policy.hash(), *(other.hash() for other in others)}) == len(others) + 1
 
@@ -197,12 +186,6 @@ def test_other_bytes_for_the_same_policy_are_refused(made: Consortium, policy: P
     [
         (lambda p: with_rules(p, minimum_cohort=1), "at least 2 parties"),
         (lambda p: with_rules(p, minimum_cohort=4), "no round could run"),
-        (lambda p: with_rules(p, protocols=()), "At least one protocol"),
-        (lambda p: with_rules(p, protocols=("padded", "padded")), "listed twice"),
-        (lambda p: with_rules(p, protocols=("plain",)), "'plain' is not one of the protocols"),
-        (lambda p: with_rules(p, finest_precision=0.0), "between 0 and 1"),
-        (lambda p: with_rules(p, finest_precision=float("nan")), "between 0 and 1"),
-        (lambda p: with_rules(p, most_decision_points=1), "2 decision points"),
         (lambda p: with_rules(p, releases_per_data_set=0), "one release"),
         (lambda p: changed(p, version=0), "starts at 1"),
         (lambda p: changed(p, not_after=p.not_before), "begin before it ends"),
@@ -293,11 +276,4 @@ def test_an_expired_authority_vouches_for_nobody(made: Consortium, tmp_path: Pat
 
 
 def test_rules_have_careful_defaults() -> None:
-    assert Rules() == Rules(
-        minimum_cohort=3,
-        protocols=("padded", "padded-verified"),
-        finest_precision=1e-4,
-        most_decision_points=1000,
-        releases_per_data_set=10,
-        allow_curves=False,
-    )
+    assert Rules() == Rules(minimum_cohort=3, releases_per_data_set=10)

@@ -27,9 +27,9 @@ from fheval.aggregator.conductor import drive
 from fheval.aggregator.round_in_play import Exchange
 from fheval.consortium import load_kit
 from fheval.errors import TransportError
+from fheval.party.accepted import AcceptedStudies
 from fheval.party.client import receive_frame, send_frame
 from fheval.party.core import VaultCore
-from fheval.party.data_set import DataSet
 from fheval.party.ledger import Ledger
 from fheval.party.messages import REFUSAL
 from fheval.protocols.base import Stage
@@ -150,7 +150,9 @@ def rounds(trial: Trial, target: str) -> int:
     def make() -> VaultCore:
         kit = load_kit(trial.consortium.path(target), now=trial.clock.now)
         ledger = Ledger.open(trial.ledger_path(target))
-        return VaultCore(kit, ledger, DataSet(trial.data(target)), {"clear": trial.engine}, clock=trial.clock)
+        return VaultCore(
+            kit, ledger, AcceptedStudies.open(trial.studies_path(target)), {"clear": trial.engine}, clock=trial.clock
+        )
 
     fired_at = VaultUnderFire(make)
     chance = 1

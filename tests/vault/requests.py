@@ -10,12 +10,11 @@ import pytest
 
 from fheval.aggregator.conductor import drive
 from fheval.aggregator.round_in_play import Exchange
-from fheval.party.messages import REFUSAL, REQUESTS, Opening, Proof, Relay, Reply, Request, SetUp, request
+from fheval.party.messages import REFUSAL, REQUESTS, Proof, Relay, Reply, Request, SetUp, request
 from fheval.protocols.base import Stage
 from fheval.protocols.round import Round, RoundCall, new_round_id
 from fheval.secrets import Randomness, SystemRandomness
-from fheval.study import Study
-from fheval.wire import HEADER, Message, decode
+from fheval.wire import Message, decode
 from vault.trial import NAMES, Trial, Wire
 
 M = TypeVar("M", bound=Message)
@@ -32,41 +31,34 @@ def changed(data: bytes, **changes: Any) -> bytes:
     return request(stage, msgspec.structs.replace(opened(data, REQUESTS.get(stage, Relay)), **changes))
 
 
-def opening_of(data: bytes) -> Opening:
+def call_of(data: bytes) -> RoundCall:
     """What a request of the first stages says of its round."""
-    opening: Opening = opened(data, REQUESTS[decode(data, Request, sender="test").stage]).opening  # type: ignore[attr-defined]
-    return opening
+    call: RoundCall = opened(data, REQUESTS[decode(data, Request, sender="test").stage]).call  # type: ignore[attr-defined]
+    return call
 
 
-def first_words(study: Study, round_: Round) -> Opening:
-    """What an honest aggregator says of a round."""
-    return Opening(study=study.to_bytes(), call=round_.call)
+def otherwise(told: RoundCall, **changes: Any) -> RoundCall:
+    """The same round, called otherwise, whether or not that makes sense."""
+    return msgspec.structs.replace(told, **changes)
 
 
-def otherwise(told: Opening, **changes: Any) -> Opening:
-    """The same round, described otherwise: fields of the call or of the study, whether or not they make sense."""
-    of_call = {name: changes.pop(name) for name in RoundCall.__struct_fields__ if name in changes}
-    tag, *values = msgspec.to_builtins(Study.from_bytes(told.study))
-    fields = dict(zip(Study.__struct_fields__, values, strict=True))
-    assert changes.keys() <= fields.keys()
-    study = HEADER + msgspec.msgpack.encode([tag, *(fields | changes).values()])
-    return of_study(told, study, **of_call)
+def of_another_study(trial: Trial, told: RoundCall, **changes: Any) -> RoundCall:
+    """The same round, called for a study that differs in this, and which all vaults have accepted as well."""
+    accepted = next(iter(trial.studies.values())).ready(told.study)
+    assert accepted is not None
+    study = trial.study(**(msgspec.structs.asdict(accepted.study) | {"name": ""} | changes))
+    trial.accept(study)
+    return otherwise(told, study=study.hash())
 
 
-def of_study(told: Opening, study: bytes, /, **of_call: Any) -> Opening:
-    """The round with these bytes for a study, called by their hash unless something else is said."""
-    named = {"study": sha256(b"fheval/1 study\0" + study).digest()} | of_call
-    return Opening(study=study, call=msgspec.structs.replace(told.call, **named))
-
-
-def another(told: Opening, **changes: Any) -> Opening:
+def another(told: RoundCall, **changes: Any) -> RoundCall:
     """The round under a new id, and whatever else changes."""
     return otherwise(told, **({"id": new_round_id(SystemRandomness())} | changes))
 
 
-def set_up(told: Opening) -> bytes:
+def set_up(told: RoundCall) -> bytes:
     """The request to make keys for a round."""
-    return request(Stage.SETUP, SetUp(opening=told))
+    return request(Stage.SETUP, SetUp(call=told))
 
 
 class Stopped(Exception):  # noqa: N818
@@ -93,7 +85,7 @@ def played_until(
         (data,) = pending[0].requests.values()
     else:
         data = wire.request(Stage.SETUP)
-    return wire, study.round(opening_of(data).call), dict(pending[0].requests)
+    return wire, study.round(call_of(data)), dict(pending[0].requests)
 
 
 def is_refused(trial: Trial, name: str, data: bytes, reason: str, caplog: pytest.LogCaptureFixture) -> None:

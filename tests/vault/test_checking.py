@@ -13,7 +13,6 @@ import pytest
 from fheval.aggregator.conductor import Report, drive
 from fheval.aggregator.round_in_play import Exchange
 from fheval.engines import load_engine
-from fheval.party.data_set import DataSet
 from fheval.party.messages import Relay, Reply
 from fheval.protocols import PROTOCOLS, base, padding
 from fheval.protocols.base import Receipt, Stage
@@ -251,16 +250,15 @@ def test_checkers_send_no_longer_uploads(trial: Trial) -> None:
 
 def test_what_was_not_accepted_counts_as_a_release(trial: Trial, monkeypatch: Patch) -> None:
     """Others have got a result, and whoever got it given back would learn of the check."""
-    data_set = DataSet(trial.data("birch")).fingerprint()
     for lie in ("another value", "refused"):
-        before = trial.ledgers["birch"].releases(data_set)
+        before = trial.ledgers["birch"].releases("of-birch")
         with monkeypatch.context() as patch:
             lying(patch, LIES[lie])
             play(trial, Wire(trial))
         assert is_not_accepted(trial, "birch")
-        assert trial.ledgers["birch"].releases(data_set) == before + 1
+        assert trial.ledgers["birch"].releases("of-birch") == before + 1
     play(trial, Wire(trial, meddle=SHOWN["nothing"]))
-    assert trial.ledgers["birch"].releases(data_set) == 3
+    assert trial.ledgers["birch"].releases("of-birch") == 3
 
 
 def test_a_leader_cannot_speak_of_a_check(trial: Trial, monkeypatch: Patch, caplog: Log) -> None:

@@ -1,4 +1,4 @@
-"""Rounds that release curves: the members learn the pooled counts where their policy allows it, and nothing else."""
+"""Rounds that release curves: the members learn the pooled counts where their study says so, and nothing else."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from fheval.aggregator.round_in_play import Exchange
 from fheval.cli.vault_views import rounds_json, rounds_table
 from fheval.counting import Grid
 from fheval.engines import load_engine
-from fheval.errors import ConfigError, TransportError
+from fheval.errors import ConfigError
 from fheval.evaluation.curves import Curve, read_curves
-from fheval.party.columns import AllowedColumns
+from fheval.party.columns import StudyColumns
 from fheval.party.messages import REFUSAL, Relay
 from fheval.protocols import PROTOCOLS, base
 from fheval.protocols.base import Stage
@@ -27,8 +27,8 @@ from fheval.protocols.curve import PRIME, PaddedSums
 from fheval.protocols.padding import UploadSum, pack
 from fheval.protocols.round import Ending, Verdict, leader_seal
 from fheval.wire import decode, encode
-from vault.requests import a_party, another, changed, first_words, is_aborted, is_refused, opened, played_until, set_up
-from vault.trial import NAMES, PADDED, PAPER, POINTS, RULES, PicksTheFirst, Trial, Wire
+from vault.requests import a_party, changed, is_aborted, is_refused, opened, played_until
+from vault.trial import NAMES, PADDED, PAPER, POINTS, PicksTheFirst, Trial, Wire
 
 Log = pytest.LogCaptureFixture
 Patch = pytest.MonkeyPatch
@@ -39,10 +39,8 @@ CHECKING = ("birch", "cedar")
 
 @pytest.fixture
 def curves(trial: Trial) -> Trial:
-    """Vaults whose policy allows curves; two of them open results themselves."""
-    trial.consortium.sign(msgspec.structs.replace(RULES, allow_curves=True))
+    """Vaults of which two open results themselves."""
     trial.checking |= set(CHECKING)
-    trial.start()
     return trial
 
 
@@ -144,7 +142,7 @@ def test_each_curve_is_one_release(curves: Trial) -> None:
         rows = zip(*rows_of(curves, [name]), strict=True)
         lines = "".join(f"{label},{score},{1 - score}\n" for label, score in rows)
         curves.data(name).write_text("label,old,new\n" + lines)
-        curves.columns[name] = AllowedColumns(models={"old": "old", "new": "new"})
+        curves.columns[name] = StudyColumns(models={"old": "old", "new": "new"})
     curves.start()
     curves.play(curves.study(release="curve", models=("old", "new")))
     last = curves.last("maple")
@@ -172,6 +170,7 @@ def test_what_the_operator_sees(curves: Trial) -> None:
 def test_without_samples_of_both_classes_there_are_counts_and_no_auc(curves: Trial) -> None:
     for name in NAMES:
         curves.data(name).write_text("label,score\n1,0.5\n1,0.7\n")
+    curves.prepare()
     play(curves, Wire(curves))
     assert is_pooled(curves, curve_of(curves, "cedar"))
     (found,) = rounds_json([curves.last("cedar")])["rounds"]
@@ -181,28 +180,10 @@ def test_without_samples_of_both_classes_there_are_counts_and_no_auc(curves: Tri
 # Where it is not allowed
 
 
-@pytest.mark.parametrize("protocol", PADDED)
-def test_a_policy_that_does_not_allow_curves(trial: Trial, caplog: Log, protocol: str) -> None:
-    with pytest.raises(TransportError, match="the reason in the vault's log"):
-        trial.play(trial.study(protocol, release="curve"))
-    assert "releasing curves is not allowed" in caplog.text
-    assert not any(trial.ledgers[name].history() for name in NAMES)
-
-
-def test_a_policy_that_no_longer_allows_them(curves: Trial, caplog: Log) -> None:
-    _, round_, asked = played_until(curves, Stage.RESULT, release="curve")
-    curves.consortium.sign(RULES)
-    curves.vaults[round_.leader].use_kit(curves.consortium.kit(round_.leader))
-    is_refused(curves, round_.leader, asked[round_.leader], "releasing curves is not allowed", caplog)
-
-
 @pytest.mark.parametrize("protocol", PAPER)
 def test_a_protocol_that_has_no_curves(curves: Trial, caplog: Log, protocol: str) -> None:
     with pytest.raises(ConfigError, match="computes one AUC a round"):
         curves.study(protocol, release="curve")
-    study = curves.study(protocol)
-    told = another(first_words(study, curves.round(study, LEADER)), release="curve")
-    is_refused(curves, LEADER, set_up(told), "computes one AUC a round", caplog)
 
 
 # An aggregator that deviates

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from fheval.aggregator.conductor import Report, drive
@@ -13,7 +12,7 @@ from fheval.party.messages import Submit, request
 from fheval.protocols.base import Stage
 from fheval.protocols.round import PartySecrets
 from fheval.study import Study
-from vault.requests import another, is_refused, opened, opening_of
+from vault.requests import another, call_of, is_refused, of_another_study, opened
 from vault.trial import NAMES, PADDED, PAPER, PicksTheFirst, Trial, Wire
 
 Log = pytest.LogCaptureFixture
@@ -81,9 +80,9 @@ def under_old_keys(
     wire = Wire(trial)
     play(trial, trial.study(protocol), wire)
     earlier = opened(wire.request(Stage.SUBMIT, "birch"), Submit)
-    opening = another(opening_of(wire.request(Stage.SUBMIT, "birch")), checkers=checkers)
-    opening = msgspec.structs.replace(opening, call=msgspec.structs.replace(opening.call, leader=leader))
-    asked = Submit(opening=opening, epoch=earlier.epoch, bundle=earlier.bundle, box=bytes(earlier.box))
+    same = call_of(wire.request(Stage.SUBMIT, "birch"))
+    call = another(of_another_study(trial, same, checkers=checkers), leader=leader)
+    asked = Submit(call=call, epoch=earlier.epoch, bundle=earlier.bundle, box=bytes(earlier.box))
     return request(Stage.SUBMIT, asked)
 
 

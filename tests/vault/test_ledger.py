@@ -20,7 +20,6 @@ from fheval.protocols.round import Ending, Round, Verdict
 from fheval.secrets import SystemRandomness
 from fheval.study import Study
 from keys_consortium import NOW
-from vault.requests import first_words
 from vault.trial import NAMES, Trial
 
 STUDY = Study(protocol="padded", precision=1e-4, grid=Grid.even(5))
@@ -46,7 +45,8 @@ def a_round() -> Round:
 def entry(round_: Round, stage: Stage = Stage.SUBMIT, **parts: object) -> Entry:
     """An answer that writes as little as an answer can, and these parts."""
     return Entry(
-        opening=first_words(STUDY, round_),
+        call=round_.call,
+        study=STUDY,
         epoch=Epoch(id=round_.id, leader=round_.leader),
         stage=stage,
         request=bytes(32),
@@ -72,7 +72,7 @@ def test_what_is_written_is_read(ledger: Ledger) -> None:
     ledger.record(entry(round_, Stage.BROADCAST, verdict=verdict), at=NOW + timedelta(minutes=1))
     record = ledger.round(round_.id)
     assert record is not None
-    assert record.opening == first_words(STUDY, round_)
+    assert (record.call, record.study) == (round_.call, STUDY)
     assert list(record.answered) == [Stage.SUBMIT, Stage.BROADCAST]
     assert not record.aborted
     (found,) = ledger.history()

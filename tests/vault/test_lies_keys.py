@@ -18,11 +18,11 @@ from keys_consortium import Consortium
 from vault.requests import (
     a_party,
     another,
+    call_of,
     changed,
-    first_words,
     is_refused,
+    of_another_study,
     opened,
-    opening_of,
     played_until,
     proof_of,
     set_up,
@@ -39,7 +39,7 @@ def test_a_member_whose_certificate_has_expired(trial: Trial, caplog: Log) -> No
     members = (*NAMES[:4], "maple-2")
     trial.start(*NAMES[:4])
     study = trial.study()
-    told = first_words(study, trial.round(study, "alder", members))
+    told = trial.round(study, "alder", members).call
     assert trial.vaults["alder"].handle(set_up(told)) != REFUSAL
     trial.clock.now += timedelta(days=3)
     is_refused(trial, "alder", set_up(another(told)), "expired", caplog)
@@ -102,7 +102,7 @@ def test_other_keys_for_an_epoch_that_is_known(trial: Trial, caplog: Log) -> Non
     wire, round_, _ = played_until(trial, Stage.PADS)
     name = a_party(round_)
     own = opened(wire.request(Stage.SUBMIT, name), Submit)
-    again = Submit(opening=another(own.opening), epoch=own.epoch, bundle=own.bundle, box=bytes(own.box))
+    again = Submit(call=another(own.call), epoch=own.epoch, bundle=own.bundle, box=bytes(own.box))
     leader = trial.vaults[round_.leader]._steps.kit.identity
     context = BundleContext(
         epoch=own.epoch.id, roster_hash=trial.policy.roster(NAMES).hash(), policy_hash=trial.policy.hash()
@@ -140,8 +140,8 @@ def test_keys_for_other_parameters(trial: Trial, caplog: Log) -> None:
     wire, round_, _ = played_until(trial, Stage.PADS)
     name = a_party(round_)
     own = opened(wire.request(Stage.SUBMIT, name), Submit)
-    other = another(own.opening, protocol="paper-semi-honest", precision=None)
-    data = request(Stage.SUBMIT, Submit(opening=other, epoch=own.epoch, bundle=own.bundle, box=bytes(own.box)))
+    other = another(of_another_study(trial, own.call, protocol="paper-semi-honest", precision=None))
+    data = request(Stage.SUBMIT, Submit(call=other, epoch=own.epoch, bundle=own.bundle, box=bytes(own.box)))
     is_refused(trial, name, data, "other engine or other parameters", caplog)
 
 
@@ -167,7 +167,7 @@ def test_keys_that_were_made_under_an_older_policy(trial: Trial, caplog: Log) ->
     trial.start()
     name = a_party(round_)
     earlier = first.request(Stage.SUBMIT, name)
-    data = changed(earlier, opening=another(opening_of(earlier)))
+    data = changed(earlier, call=another(call_of(earlier)))
     is_refused(trial, name, data, "under another policy", caplog)
 
 

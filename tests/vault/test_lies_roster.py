@@ -20,11 +20,12 @@ from fheval.secrets import SystemRandomness
 from fheval.wire import HEADER, decode, encode
 from vault.requests import (
     a_party,
+    call_of,
     changed,
     is_aborted,
     is_refused,
+    of_another_study,
     opened,
-    opening_of,
     otherwise,
     played_until,
     proof_of,
@@ -47,14 +48,13 @@ def test_a_leader_whom_the_study_does_not_let_lead(trial: Trial, caplog: Log, st
     _, round_, asked = played_until(trial, stage, leaders=("birch", "cedar"))
     assert round_.leader in ("birch", "cedar")
     name = "maple"
-    said = opening_of(next(iter(asked.values())))
-    told = msgspec.structs.replace(said, call=msgspec.structs.replace(said.call, id="ab" * 16, leader=name))
+    told = otherwise(call_of(next(iter(asked.values()))), id="ab" * 16, leader=name)
     is_refused(trial, name, set_up(told), "does not let 'maple' lead", caplog)
 
 
 def test_nobody_is_there_to_lead(trial: Trial) -> None:
-    with pytest.raises(CohortTooSmall, match="Of those who may lead, oak, none is there"):
-        trial.play(trial.study(leaders=("oak",)))
+    with pytest.raises(CohortTooSmall, match="Of those who may lead, maple, none is there"):
+        trial.play(trial.study(leaders=("maple",)), members=NAMES[:4])
 
 
 def test_a_leader_that_is_lost_is_followed_by_one_who_may(trial: Trial) -> None:
@@ -69,15 +69,15 @@ def test_an_altered_roster_at_submit(trial: Trial, caplog: Log) -> None:
     _, round_, asked = played_until(trial, Stage.SUBMIT)
     name = a_party(round_)
     left_out = next(n for n in NAMES if n not in (name, round_.leader))
-    fewer = otherwise(opening_of(asked[name]), parties=tuple(n for n in NAMES if n != left_out))
-    is_refused(trial, name, changed(asked[name], opening=fewer), "is for another roster", caplog)
+    fewer = otherwise(call_of(asked[name]), parties=tuple(n for n in NAMES if n != left_out))
+    is_refused(trial, name, changed(asked[name], call=fewer), "is for another roster", caplog)
 
 
 def test_a_round_that_was_described_otherwise_to_one_party(trial: Trial, caplog: Log) -> None:
     """A party that was told something else has signed something else."""
     _, round_, asked = played_until(trial, Stage.SUBMIT)
     victim = a_party(round_)
-    asked[victim] = changed(asked[victim], opening=otherwise(opening_of(asked[victim]), precision=2e-4))
+    asked[victim] = changed(asked[victim], call=of_another_study(trial, call_of(asked[victim]), precision=2e-4))
     proofs = tuple(proof_of(trial.vaults[name].handle(data)) for name, data in asked.items())
     data = request(Stage.PADS, Relay(round=round_.id, body=notice(proofs, round_.id), proofs=proofs))
     is_refused(trial, round_.leader, data, f"is not signed by {victim}", caplog)

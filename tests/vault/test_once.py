@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,20 +13,21 @@ from hypothesis import strategies as st
 from fheval.aggregator.conductor import drive
 from fheval.aggregator.round_in_play import Exchange
 from fheval.errors import RemoteProtocolError
+from fheval.party.accepted import AcceptedStudies
 from fheval.party.context import RoundContext
 from fheval.party.core import _require_next
-from fheval.party.messages import REFUSAL, Epoch, Opening, Relay, Submit, request
+from fheval.party.messages import REFUSAL, Epoch, Relay, Submit, request
 from fheval.protocols import PROTOCOLS, padded
 from fheval.protocols.base import Stage
-from fheval.protocols.round import Round
+from fheval.protocols.round import Round, RoundCall
 from vault.requests import (
     a_party,
+    call_of,
     changed,
-    first_words,
     is_aborted,
     is_refused,
+    of_another_study,
     opened,
-    opening_of,
     otherwise,
     played_until,
     set_up,
@@ -60,7 +62,7 @@ def test_a_leader_asked_twice_otherwise(trial: Trial, caplog: Log, stage: Stage,
         trial.start(leader)
     honest = wire.request(stage, leader)
     other = {
-        Stage.SETUP: lambda: changed(honest, opening=_coarser(honest)),
+        Stage.SETUP: lambda: changed(honest, call=_coarser(trial, honest)),
         Stage.SUBMIT: lambda: changed(honest, box=bytes(opened(honest, Submit).box) + b"\0"),
         Stage.PADS: lambda: changed(honest, proofs=opened(honest, Relay).proofs[::-1]),
         Stage.RESULT: lambda: changed(honest, body=b"another"),
@@ -74,15 +76,15 @@ def test_a_leader_asked_twice_otherwise(trial: Trial, caplog: Log, stage: Stage,
     is_refused(trial, leader, honest, "was aborted before", caplog)
 
 
-def _coarser(honest: bytes) -> Opening:
-    return otherwise(opening_of(honest), precision=2e-4)
+def _coarser(trial: Trial, honest: bytes) -> RoundCall:
+    return of_another_study(trial, call_of(honest), precision=2e-4)
 
 
 def test_two_different_submits(trial: Trial, caplog: Log) -> None:
     wire, round_, asked = played_until(trial, Stage.PADS)
     name = a_party(round_)
     honest = wire.request(Stage.SUBMIT, name)
-    is_refused(trial, name, changed(honest, opening=_coarser(honest)), "was answered before", caplog)
+    is_refused(trial, name, changed(honest, call=_coarser(trial, honest)), "was answered before", caplog)
     assert is_aborted(trial, name, round_)
     assert asked
 
@@ -90,8 +92,7 @@ def test_two_different_submits(trial: Trial, caplog: Log) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"precision": 2e-4},
-        {"name": "another name for the same"},
+        {"leader": NAMES[-1]},
         {"parties": NAMES[::-1]},
         {"study": bytes(32)},
     ],
@@ -102,7 +103,7 @@ def test_the_same_round_described_otherwise_at_the_next_stage(
     """Another study than the keys were made for, or another call; each would be allowed in a round of its own."""
     _, round_, asked = played_until(trial, Stage.SUBMIT)
     honest = asked[round_.leader]
-    told = changed(honest, opening=otherwise(opening_of(honest), **changes))
+    told = changed(honest, call=otherwise(call_of(honest), **changes))
     is_refused(trial, round_.leader, told, "was described otherwise before", caplog)
     assert is_aborted(trial, round_.leader, round_)
 
@@ -110,7 +111,7 @@ def test_the_same_round_described_otherwise_at_the_next_stage(
 def empty(trial: Trial, stage: Stage, round_: Round) -> bytes:
     """A request for a stage in which nothing but the round is right."""
     if stage is Stage.SETUP:
-        return set_up(first_words(trial.study(), round_))
+        return set_up(round_.call)
     return request(stage, Relay(round=round_.id, body=b""))
 
 
@@ -140,14 +141,13 @@ def test_only_the_leader_makes_keys(trial: Trial, caplog: Log) -> None:
 
 
 def test_a_request_that_failed_may_be_repaired(trial: Trial, caplog: Log) -> None:
-    """Trouble of this vault's own, such as a file that is gone, is nobody's lie."""
+    """Trouble of this vault's own, such as a disk that is full, is nobody's lie."""
     _, round_, asked = played_until(trial, Stage.SUBMIT)
     leader = round_.leader
-    hidden = trial.data(leader).with_suffix(".away")
-    trial.data(leader).rename(hidden)
-    is_refused(trial, leader, asked[leader], "could not answer (InputError)", caplog)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AcceptedStudies, "take", Mock(side_effect=OSError("No space left on device")))
+        is_refused(trial, leader, asked[leader], "could not answer (OSError)", caplog)
     assert not is_aborted(trial, leader, round_)
-    hidden.rename(trial.data(leader))
     assert trial.vaults[leader].handle(asked[leader]) != REFUSAL
 
 

@@ -41,6 +41,7 @@ def differences(trial: Trial, row: str) -> tuple[Round, list[tuple[int, Residues
     with trial.data(name).open("a") as file:
         file.write(row)
     trial.start(name)
+    trial.prepare(name)
     second = trial.vaults[name].handle(asked[name])
     assert REFUSAL not in (first, second)
     sent = [decode(decode(data, Reply, sender=name).body, PaddedCounts, sender=name) for data in (first, second)]

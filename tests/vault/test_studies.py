@@ -17,8 +17,8 @@ from fheval.aggregator.conductor import drive
 from fheval.aggregator.round_in_play import Exchange
 from fheval.cli.vault_views import rounds_json, rounds_table
 from fheval.counting import Counts, Grid
-from fheval.errors import CohortTooSmall, ConfigError, RemoteProtocolError, TransportError
-from fheval.party.columns import AllowedColumns
+from fheval.errors import CohortTooSmall, ConfigError
+from fheval.party.columns import StudyColumns
 from fheval.party.data_set import DataSet
 from fheval.protocols.base import Stage
 from fheval.secrets import SystemRandomness
@@ -67,10 +67,10 @@ def models(trial: Trial) -> Trial:
     """Vaults that allow two models and clusters; the first one's file has other names for everything."""
     for name, rows in ROWS.items():
         write(trial, name, {each: rows[each] for each in ("label", "old", "new", "patient")})
-        trial.columns[name] = AllowedColumns(models={"old": "old", "new": "new"}, cluster="patient")
+        trial.columns[name] = StudyColumns(cluster="patient")
     renamed = {"label": "died", "new": "v2", "old": "v1", "patient": "pid"}
     write(trial, NAMES[0], {renamed[each]: ROWS[NAMES[0]][each] for each in renamed})
-    trial.columns[NAMES[0]] = AllowedColumns(label="died", models={"new": "v2", "old": "v1"}, cluster="pid")
+    trial.columns[NAMES[0]] = StudyColumns(label="died", models={"new": "v2", "old": "v1"}, cluster="pid")
     trial.start()
     return trial
 
@@ -82,7 +82,7 @@ def classes(trial: Trial) -> Trial:
         own = ("0", "1", "2") if number == 0 else CLASSES
         shares = {f"risk_{label}": rows[f"risk_{each}"] for label, each in zip(own, CLASSES, strict=True)}
         write(trial, name, {"label": np.array(own)[rows["kind"]]} | shares)
-        trial.columns[name] = AllowedColumns(models={"risk": "risk"}, classes=dict(zip(CLASSES, own, strict=True)))
+        trial.columns[name] = StudyColumns(models={"risk": "risk"}, classes=dict(zip(CLASSES, own, strict=True)))
     trial.start()
     return trial
 
@@ -131,7 +131,7 @@ def test_one_model_of_two(models: Trial, protocol: str) -> None:
 
 def test_the_only_model_needs_no_name(models: Trial) -> None:
     for name, column in zip(NAMES, ("v2", "new", "new", "new", "new"), strict=True):
-        models.columns[name] = AllowedColumns(label="died" if column == "v2" else None, models={"mine": column})
+        models.columns[name] = StudyColumns(label="died" if column == "v2" else None, models={"": column})
     models.start()
     (row,) = asked(models)
     assert row["value"] == pytest.approx(pooled("new"), abs=1e-4)
@@ -157,12 +157,10 @@ def test_every_class_against_the_rest_and_their_mean(classes: Trial) -> None:
 def test_classes_of_a_model_without_a_name(tmp_path: Path) -> None:
     path = tmp_path / "scores.csv"
     path.write_text("label,score_a,score_b\na,0.9,0.1\nb,0.3,0.7\na,0.2,0.8\n")
-    data = DataSet(path, AllowedColumns(classes={"a": "a", "b": "b"}))
-    data.check()
-    counted = data.count(asking(grid=Grid.even(5), classes=("b", "a")), SystemRandomness())
-    assert counted.share.rows == 3
+    counted = DataSet(path).count(asking(grid=Grid.even(5), classes=("b", "a")), SystemRandomness())
+    assert counted.rows == 3
     # Positives and negatives: one b among three rows, then two a.
-    assert counted.share.contribution.table.reshape(2, 2, 4).sum(axis=2).tolist() == [[1, 2], [2, 1]]
+    assert counted.contribution.table.reshape(2, 2, 4).sum(axis=2).tolist() == [[1, 2], [2, 1]]
 
 
 # Intervals
@@ -253,81 +251,58 @@ def test_two_rounds_have_other_resamples(models: Trial) -> None:
     assert (first["low"], first["high"]) != (second["low"], second["high"])
 
 
-# What the operator did not allow
+# What the operator decides
 
 
-def test_a_member_that_does_not_allow_a_model_stays_away(models: Trial, caplog: pytest.LogCaptureFixture) -> None:
-    models.columns["maple"] = AllowedColumns(models={"old": "old"})
-    models.start()
+def test_a_member_that_did_not_accept_stays_away(models: Trial, caplog: pytest.LogCaptureFixture) -> None:
+    models.unwilling.add("maple")
     report = models.play(models.study(grid=GRID, models=("old", "new")), rng=PicksTheFirst())
     assert report.dropped == ("maple",)
-    assert "names the model 'new', and with --score-column this vault allows 'old'" in caplog.text
+    assert "is not accepted here, or not ready" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({}, "names no model, and this vault has"),
-        ({"models": ("label",)}, "names the model 'label'"),
-        ({"models": ("v1",)}, "names the model 'v1'"),
-        ({"models": ("new",), "classes": ("0", "1")}, "names the class '0'"),
-        ({"models": ("new",), "group_column": "patient"}, "asks for groups"),
-        ({"models": ("new",), "replicates": 1001, "interval": 0.95}, "1001 resamples; 1000 are allowed"),
-    ],
-)
-def test_all_refuse_what_none_allows(
-    models: Trial, caplog: pytest.LogCaptureFixture, changes: dict[str, Any], reason: str
-) -> None:
-    with pytest.raises(TransportError, match="the reason in the vault's log"):
-        models.play(models.study(grid=Grid.even(5), **changes))
-    assert reason in caplog.text
-    assert not any(models.ledgers[name].history() for name in NAMES)
-
-
-def test_too_few_are_left_because_one_refused(models: Trial) -> None:
-    models.columns["alder"] = AllowedColumns(label="died", models={"old": "v1"})
-    models.start("alder")
+def test_too_few_are_left_because_one_did_not_accept(models: Trial) -> None:
+    models.unwilling.add("alder")
     models.stop("hazel", "maple")
-    study = models.study(grid=GRID, models=("new",))
+    study = models.study(grid=GRID, models=("old", "new"))
     with pytest.raises(CohortTooSmall, match=r"Only 2 members answered .* The vault of alder refused"):
         models.play(study, rng=PicksTheFirst(), members=("alder", "birch", "cedar"))
 
 
-ALLOWED = AllowedColumns(models={"old": "v1"}, classes={"well": "0", "flu": "1"})
+COLUMNS = StudyColumns(models={"old": "v1"}, classes={"well": "0", "flu": "1"})
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"models": ("old",)}, "leaves out of this vault's classes: 'well', 'flu'"),
-        ({"models": ("old",), "classes": ("well", "cold")}, "leaves out of this vault's classes: 'flu'"),
-        ({"models": ("old",), "classes": ("well", "flu", "cold")}, "names the class 'cold'"),
-        ({"models": ("old", ""), "classes": ("well", "flu")}, "names the model ''"),
+        ({"models": ("old",)}, "--class names the class 'well', and the study has none by name"),
+        ({"models": ("old",), "classes": ("well", "cold")}, "names the class 'flu', and the study has 'well', 'cold'"),
+        ({"models": ("new",), "classes": ("well", "flu")}, "--score-column names the model 'old'"),
+        ({"models": ("old", "v1"), "classes": ("well", "flu")}, "A model is named twice"),
         (
-            {"classes": ("well", "flu"), "replicates": 40, "interval": 0.95, "by_cluster": True},
-            "no --cluster-column",
+            {"models": ("old",), "classes": ("well", "flu"), "replicates": 40, "interval": 0.95, "by_cluster": True},
+            "Name their column with --cluster-column",
         ),
     ],
 )
-def test_what_is_not_allowed_is_named(changes: dict[str, Any], reason: str) -> None:
-    with pytest.raises(RemoteProtocolError, match=reason):
-        ALLOWED.translate(asking(**changes))
+def test_columns_that_do_not_fit_the_study(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        COLUMNS.translate(asking(**changes))
 
 
 def test_a_study_in_the_names_of_the_file() -> None:
-    own = ALLOWED.translate(asking(models=("old",), classes=("flu", "well")))
-    assert (own.models, own.classes) == (("v1",), ("1", "0"))
+    own = COLUMNS.translate(asking(models=("old", "new"), classes=("cold", "flu", "well")))
+    assert (own.models, own.classes) == (("v1", "new"), ("cold", "1", "0"))
 
 
 @pytest.mark.parametrize(
     ("columns", "reason"),
     [
         ({"models": {"a": "x", "b": "x"}}, "Two names stand for one model"),
-        ({"models": {"": "x"}}, "A model has no name"),
+        ({"models": {"a": ""}}, "A model has no name"),
         ({"classes": {"a": "", "b": "y"}}, "A class has no name"),
-        ({"classes": {"a": "a"}}, "Name all classes"),
     ],
 )
 def test_columns_that_cannot_be(columns: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
-        AllowedColumns(**columns)
+        StudyColumns(**columns)

@@ -27,7 +27,7 @@ def test_the_service_starts_a_vault_with_options_that_exist() -> None:
     known = {option for parameter in get_command(app).params for option in parameter.opts}
     used = set(re.findall(r"--[a-z-]+", line))
     assert "fheval-vault.socket" in unit("fheval-vault.service")["Unit"]["Requires"]
-    assert {"--kit", "--data", "--state"} <= used <= known
+    assert {"--kit", "--state"} <= used <= known
 
 
 @pytest.mark.parametrize(

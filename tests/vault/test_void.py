@@ -29,7 +29,7 @@ def spent(trial: Trial, name: str) -> int:
 def void_of(wire: Wire) -> bytes:
     """What an aggregator asks of the leader of a round that has failed."""
     submit = opened(wire.request(Stage.SUBMIT), Submit)
-    return request(Stage.VOID, Void(opening=submit.opening, epoch=submit.epoch))
+    return request(Stage.VOID, Void(call=submit.call, epoch=submit.epoch))
 
 
 def voided(trial: Trial, wire: Wire, leader: str) -> bytes:
@@ -190,7 +190,7 @@ def test_a_leader_voids_a_round_that_it_never_heard_of(trial: Trial, caplog: Log
     leader, party = round_.leader, a_party(round_)
     assert trial.vaults[party].handle(asked[party]) != REFUSAL
     relayed = opened(asked[party], Submit)
-    reply = trial.vaults[leader].handle(request(Stage.VOID, Void(opening=relayed.opening, epoch=relayed.epoch)))
+    reply = trial.vaults[leader].handle(request(Stage.VOID, Void(call=relayed.call, epoch=relayed.epoch)))
     assert reply != REFUSAL
     message = request(Stage.VOIDED, Voided(round=round_.id, proofs=(proof_of(reply),)))
     assert trial.vaults[party].handle(message) != REFUSAL

@@ -12,17 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from fheval.aggregator.conductor import Conducting, Report, conduct, drive
 from fheval.aggregator.round_in_play import Exchange
 from fheval.consortium import Policy, Rules, load_kit
 from fheval.consortium.authority import create_authority
+from fheval.consortium.signed_study import fit_to
 from fheval.counting import Grid, count_file
 from fheval.engines import Engine
-from fheval.party.columns import AllowedColumns
+from fheval.party.accepted import Acceptance, AcceptedStudies
+from fheval.party.columns import StudyColumns
 from fheval.party.core import VaultCore
-from fheval.party.data_set import DataSet
 from fheval.party.ledger import History, Ledger
+from fheval.party.prepare import accept_study, prepare_changed
 from fheval.protocols import PROTOCOLS
 from fheval.protocols.base import Stage
 from fheval.protocols.round import Round
@@ -37,7 +40,7 @@ NAMES = ("alder", "birch", "cedar", "hazel", "maple")
 ALL = ("padded", "padded-verified", "paper-semi-honest", "paper-malicious")
 PADDED = ("padded", "padded-verified")
 PAPER = ("paper-semi-honest", "paper-malicious")
-RULES = Rules(protocols=ALL, finest_precision=None, releases_per_data_set=10_000)
+RULES = Rules(releases_per_data_set=10_000)
 POINTS = 40
 CLEAR = ClearEngine()
 
@@ -73,16 +76,21 @@ class Clock:
 
 @dataclass
 class Trial:
-    """The consortium, and the vaults that are running; studies name those of `checking` their checkers."""
+    """The consortium, and the vaults that are running; studies name those of `checking` their checkers.
+
+    Vaults accept every study that is called, but for those that are `unwilling`.
+    """
 
     folder: Path
     consortium: Consortium
     engine: Engine = CLEAR
     ending: str = ".csv"
-    columns: dict[str, AllowedColumns] = field(default_factory=dict)
+    columns: dict[str, StudyColumns] = field(default_factory=dict)
     clock: Clock = field(default_factory=Clock)
     vaults: dict[str, VaultCore] = field(default_factory=dict)
     ledgers: dict[str, Ledger] = field(default_factory=dict)
+    studies: dict[str, AcceptedStudies] = field(default_factory=dict)
+    unwilling: set[str] = field(default_factory=set)
     checking: set[str] = field(default_factory=set)
 
     @property
@@ -102,17 +110,21 @@ class Trial:
         state.mkdir(mode=0o700, exist_ok=True)
         return state / "ledger.sqlite"
 
+    def studies_path(self, name: str) -> Path:
+        """A member's accepted studies."""
+        return self.ledger_path(name).with_name("studies.sqlite")
+
     def start(self, *names: str) -> None:
         """Start vaults, or start them again."""
         for name in names or NAMES:
             self.stop(name)
             kit = load_kit(self.consortium.path(name), now=self.clock.now)
             self.ledgers[name] = Ledger.open(self.ledger_path(name))
-            data = DataSet(self.data(name), self.columns.get(name))
+            self.studies[name] = AcceptedStudies.open(self.studies_path(name))
             self.vaults[name] = VaultCore(
                 kit,
                 self.ledgers[name],
-                data,
+                self.studies[name],
                 {self.engine.name: self.engine},
                 clock=self.clock,
             )
@@ -123,6 +135,7 @@ class Trial:
             if name in self.vaults:
                 del self.vaults[name]
                 self.ledgers.pop(name).close()
+                self.studies.pop(name).close()
 
     def study(self, protocol: str = "padded", **changes: Any) -> Study:
         """One AUC, or whatever else is asked."""
@@ -131,18 +144,42 @@ class Trial:
             "grid": Grid.even(POINTS),
             "precision": PROTOCOLS[protocol].default_precision,
             "max_samples": 1 << 16,
+            "reveals": "counts",
             "checkers": tuple(sorted(self.checking)),
+            "rounds": 3 if changes.get("replicates") else 1000,
         }
-        return Study(**(standard | changes))
+        plain = fit_to(Study(**(standard | changes)), self.policy)
+        return replace(plain, name=plain.name or f"study-{plain.hash().hex()[:16]}")
+
+    def accept(self, study: Study, *names: str) -> None:
+        """Sign a study, and accept it in these vaults, or in all that run and have not yet."""
+        _, signed = self.consortium.authority.sign_study(study)
+        for name in names or tuple(self.vaults):
+            known = self.studies[name].ready(study.hash()) is not None and not names
+            if known or name in self.unwilling:
+                continue
+            columns = self.columns.get(name, StudyColumns())
+            columns = replace(
+                columns, models={each: columns.models[each] for each in columns.models if each in study.models}
+            )
+            acceptance = Acceptance(signed=signed, data=str(self.data(name)), columns=columns, lineage=f"of-{name}")
+            accept_study(self.studies[name], acceptance, SystemRandomness(), now=self.clock.now)
+
+    def prepare(self, *names: str) -> None:
+        """Let vaults find their data changed."""
+        for name in names or tuple(self.vaults):
+            prepare_changed(self.studies[name], SystemRandomness(), now=self.clock.now)
 
     def round(self, study: Study, leader: str, parties: Sequence[str] = NAMES) -> Round:
         """A new round of a study, as an aggregator would call it."""
+        self.accept(study)
         return study.round(study.call(SystemRandomness(), engine=self.engine.name, parties=parties, leader=leader))
 
     def conduct(
         self, study: Study, rng: Randomness | None = None, *, members: Sequence[str] = NAMES, **options: Any
     ) -> Conducting:
         """The aggregator's side."""
+        self.accept(study)
         return conduct(study, members, self.policy, self.engine, rng or SystemRandomness(), **options)
 
     def handlers(self) -> Mapping[str, Callable[[bytes], bytes]]:

@@ -34,21 +34,23 @@ VERIFIED = {1: [*PRIMES, 70368743374849], 3: PRIMES}
 
 # A study as a list of its fields, in their order: name; grid (kind, points, scores, listed points); metrics; models;
 # classes; column of groups; minimum of a group; interval; resamples; by cluster; range of targets; release; protocol;
-# options; precision; minimum cohort; bound on samples; least rows; most rows of a party; rounds; who learns; what is
-# revealed; who checks; who leads.
+# options; precision; minimum cohort; bound on samples; least rows; least and most rows of a party; rounds; seconds
+# between them; last day; who learns; what is revealed; who checks; who
+# leads.
 STUDIES: dict[str, list[Any]] = {
     "an AUC": [
         "", ["even", 1000, "probability", []], ["auc"], [""], [], None, 20, None, 0, False, None, "ratios",
-        "padded", [], 1e-4, 3, 1 << 24, None, None, None, "members", "ratios", [], [],
+        "padded", [], 1e-4, 3, 1 << 24, None, 2, None, 10, None, None, "members", "ratios", [], [],
     ],
     "everything": [
         "sepsis-2026", ["logit", 300, "logit", []], ["auc", "recall@0.3"], ["old", "new"], ["a", "b", "ü"],
         "sex", 40, 0.95, 500, True, [-1.5, 1e6], "ratios", "padded-verified", [["runs", 3]], None, 5, 1 << 33,
-        1000, 2_000_000, 10, "members", "counts", ["north", "west"], ["east"],
+        1000, 20, 2_000_000, 12, 604800, "2031-12-31", "members and aggregator", "counts", ["north", "west"],
+        ["east"],
     ],
     "a curve": [
         "", ["explicit", 3, "any", [4.0, 0.0, -4.0]], ["auc"], ["one model"], [], None, 20, None, 0, False, None,
-        "curve", "padded", [], 1e-4, 3, 1000, None, None, None, "members", "ratios", [], [],
+        "curve", "padded", [], 1e-4, 3, 1000, None, 2, None, 10, None, None, "members", "ratios", [], [],
     ],
 }  # fmt: skip
 

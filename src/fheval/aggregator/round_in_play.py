@@ -16,7 +16,6 @@ from fheval.party.messages import (
     Epoch,
     Hello,
     KeySetUp,
-    Opening,
     Proof,
     Relay,
     SetUp,
@@ -85,7 +84,7 @@ class RoundInPlay:
         self.protocol = PROTOCOLS[study.protocol].of_round(round_)
         self.engine = engine
         self.rng = rng
-        self.opening = Opening(study=study.to_bytes(), call=round_.call)
+        self.call = round_.call
         self.records = policy.roster(round_.parties)
         self.roster: tuple[str, ...] = ()
         self._proofs: dict[tuple[Stage, str], Proof] = {}
@@ -127,7 +126,7 @@ class RoundInPlay:
 
     def set_up(self) -> Step:
         leader = self.round.leader
-        replies = yield self._requests(Stage.SETUP, {leader: SetUp(opening=self.opening)})
+        replies = yield self._requests(Stage.SETUP, {leader: SetUp(call=self.call)})
         try:
             body = self.context.open_reply(replies[leader], leader, Stage.SETUP).body
             made = wire.decode(body, KeySetUp, sender=leader)
@@ -165,7 +164,7 @@ class RoundInPlay:
         openers = self.protocol.openers(self.round)
         if self._silent.intersection(openers):
             return False
-        message = Void(opening=self.opening, epoch=self.context.epoch)
+        message = Void(call=self.call, epoch=self.context.epoch)
         replies = yield self._requests(Stage.VOID, dict.fromkeys(openers, message))
         try:
             signed = [self.context.open_reply(replies[name], name, Stage.VOID) for name in openers]
@@ -184,7 +183,7 @@ class RoundInPlay:
                 ask.stage,
                 {
                     party: Submit(
-                        opening=self.opening,
+                        call=self.call,
                         epoch=keys.epoch,
                         bundle=keys.bundles[party],
                         box=keys.box if party in keys.openers else b"",

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
 
 from fheval.cli import check_target, options, write_json
 from fheval.consortium import AggregatorKit, Policy, load_aggregator_kit
+from fheval.consortium.signed_study import require_playable
 from fheval.errors import ConfigError
 from fheval.flower.environment import require_flower
 from fheval.flower.evaluation import evaluate as carry_out
 from fheval.flower.orders import Order, Summary
 from fheval.flower.state import State
-from fheval.party.terms import require_playable
 from fheval.secrets import SystemRandomness
 from fheval.study import Study
 
@@ -60,41 +60,16 @@ def up(
     )
 
 
-@app.command(
-    epilog="Examples:\n\n"
-    "fheval aggregator evaluate --kit ./hub --state ./state\n\n"
-    "fheval aggregator evaluate --kit ./hub --state ./state --protocol padded-verified --precision exact --json -\n\n"
-    "fheval aggregator evaluate --kit ./hub --state ./state --model old --model new --ci 0.95 --by-cluster"
-)
-@options.takes_study("group_column", "minimum_group", "minimum_cohort")
+@app.command(epilog="Example: fheval aggregator evaluate --study sepsis-2026 --kit ./hub --state ./state --json -")
 def evaluate(
-    asked: Mapping[str, Any],
     kit: KitDirectory,
     state: StateDirectory,
-    model: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--model",
-            "--score-column",
-            metavar="NAME",
-            help="A model, as the members' vaults call it. Repeat for several.",
-            show_default="the only one",
-        ),
-    ] = None,
-    by_cluster: Annotated[
-        bool,
-        typer.Option(
-            "--by-cluster",
-            help="Resample whole clusters of rows, such as patients; each member's vault knows its own column of them.",
-        ),
-    ] = False,
+    study: Annotated[
+        str, typer.Option(metavar="NAME", help="The signed study that a round is asked of.", show_default=False)
+    ],
     engine: options.EngineName = None,
     member: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Ask this member; repeat for more. Otherwise: all.")
-    ] = None,
-    minimum_cohort: Annotated[
-        int | None,
-        typer.Option(metavar="M", min=1, help="With fewer parties nothing is released.", show_default="the policy's"),
     ] = None,
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", min=1, help="Who has not answered a request by then has dropped out.")
@@ -104,24 +79,23 @@ def evaluate(
     ] = 20.0,
     json_target: options.Json = None,
 ) -> None:
-    """Run one round among the members that are connected; their vaults keep the result."""
+    """Run one round of a study among the members that are connected; their vaults keep the result.
+
+    The study says all that is asked. Members answer those that their operators accepted; a new one goes into the kit
+    with `fheval consortium update`.
+    """
     require_flower()
     check_target(json_target)
     loaded = load_aggregator_kit(kit, now=datetime.now(timezone.utc))
-    if by_cluster and asked["ci"] is None:
-        raise ConfigError("--by-cluster says what an interval resamples. Give --ci LEVEL as well.")
-    if asked["study"] is None:
-        asked = {**asked, "minimum_cohort": minimum_cohort or loaded.policy.rules.minimum_cohort}
-    study = options.chosen_study(asked, model, by_cluster=by_cluster)
     order = Order(
         kit=str(kit.absolute()),
         members=_chosen_members(loaded, member),
-        study=study.to_bytes(),
+        study=study,
         engine=engine,
         timeout=timeout,
         patience=patience,
     )
-    _require_playable(study, order.members, loaded.policy)
+    _require_playable(loaded.study(study), order.members, loaded.policy)
     summary = carry_out(State.at(state), order)
     if json_target is not None:
         write_json(json_target, msgspec.to_builtins(summary))
@@ -131,9 +105,12 @@ def evaluate(
 
 def _require_playable(study: Study, members: Sequence[str], policy: Policy) -> None:
     """Refuse at once what every vault would refuse, without saying why, after seconds."""
-    call = study.call(SystemRandomness(), engine="", parties=members, leader=members[0])
+    now = datetime.now(timezone.utc)
+    if study.until is not None and now.date() > study.until:
+        raise ConfigError(f"The study ended on {study.until}. Ask the authority for a new one.")
+    policy.check_round(study, members, now=now)
+    call = study.call(SystemRandomness(), engine="", parties=members, leader=(study.may_lead(members) or members)[0])
     require_playable(study, study.round(call))
-    policy.check_round(study, members, now=datetime.now(timezone.utc))
 
 
 def _chosen_members(kit: AggregatorKit, names: list[str] | None) -> tuple[str, ...]:

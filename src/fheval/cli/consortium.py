@@ -1,4 +1,4 @@
-"""`fheval consortium`: make an authority, enrol members and aggregators, sign policies, list them all."""
+"""`fheval consortium`: make an authority, enrol members and aggregators, sign policies and studies, list them all."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ from rich.console import Console
 from rich.table import Table
 
 from fheval.cli import check_target, write_json
-from fheval.consortium import certificates, enrolment, install_policy
+from fheval.consortium import certificates, enrolment, install_policy, install_study
 from fheval.consortium.authority import Authority, create_authority, import_authority, load_authority
 from fheval.consortium.files import read_public, replace_public
 from fheval.consortium.kit import SERVER_KEY
 from fheval.consortium.policy import Policy, Rules
+from fheval.consortium.signed_study import is_signed_study
+from fheval.disclosure import disclosed_by, disclosure_in_words, study_in_words
 from fheval.errors import ConfigError
-from fheval.protocols import PROTOCOLS
+from fheval.study import Study
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Run a consortium: its authority, the kits of members and aggregator, and the signed policy.",
+    help="Run a consortium: its authority, the kits of members and aggregator, the signed policy and studies.",
     epilog="Start with: fheval consortium init ./authority --name 'Sepsis study'",
 )
 
@@ -185,35 +187,57 @@ def accept(
     typer.echo(f"The kit {kit_directory} has its certificate.")
 
 
-@app.command(epilog="Example: fheval consortium update ./kit policy.fhev")
+@app.command(
+    epilog="Examples: fheval consortium update ./kit policy.fhev  ·  fheval consortium update ./hub sepsis-2026.fhev"
+)
 def update(
     kit_directory: KitDirectory,
-    policy_file: Annotated[Path, typer.Argument(help="The signed policy.", show_default=False)],
+    signed_file: Annotated[Path, typer.Argument(help="The signed policy or study.", show_default=False)],
 ) -> None:
-    """As a member or aggregator: put a newer signed policy into the kit."""
-    installed = install_policy(kit_directory, read_public(policy_file), now=_now())
+    """As a member or aggregator: put a newer signed policy into the kit; as the aggregator, also a signed study."""
+    data = read_public(signed_file)
+    if is_signed_study(data):
+        typer.echo(f"The kit {kit_directory} has study {install_study(kit_directory, data).name}.")
+        return
+    installed = install_policy(kit_directory, data, now=_now())
     typer.echo(f"The kit {kit_directory} has policy version {installed.version}.")
 
 
 @app.command(
-    epilog="Examples: fheval consortium policy ./authority --protocol padded --finest-precision 1e-4  ·  "
+    epilog="Example: fheval consortium study ./authority sepsis-2026.toml, "
+    'with name = "sepsis-2026" and metrics = ["auc"] in it'
+)
+def study(
+    directory: Directory,
+    file: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="The study.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.fhev", help="Where a copy goes.", show_default=False)
+    ] = None,
+) -> None:
+    """Sign a study: what rounds may ask of the members, and on what terms.
+
+    Every member decides by itself whether its vault answers; the aggregator chooses when, and nothing else.
+    """
+    authority = load_authority(directory)
+    asked, signed = authority.sign_study(Study.from_file(file))
+    for sentence in (*study_in_words(asked), *disclosure_in_words(disclosed_by(asked))):
+        typer.echo(sentence)
+    made = out or directory / "studies" / f"{asked.name}.fhev"
+    if out is not None:
+        replace_public(out, signed)
+    typer.echo(f"Signed. Send {made} to every member, who runs:")
+    typer.echo(f"fheval vault accept --kit KIT {made.name} --data FILE --lineage NAME")
+    typer.echo(f"and to the aggregator, who runs: fheval consortium update KIT {made.name}")
+
+
+@app.command(
+    epilog="Examples: fheval consortium policy ./authority --minimum-cohort 5  ·  "
     "fheval consortium policy ./authority --remove hospital-c"
 )
 def policy(
     directory: Directory,
     minimum_cohort: Annotated[int | None, typer.Option(help="Fewest parties of a round; at first 3.")] = None,
-    protocol: Annotated[
-        list[str] | None,
-        typer.Option(help=f"An allowed protocol; repeat for more: {', '.join(PROTOCOLS)}; at first the batch ones."),
-    ] = None,
-    finest_precision: Annotated[
-        str | None, typer.Option(metavar="P|exact", help="Finest release; at first 1e-4. Exact protocols need exact.")
-    ] = None,
-    most_decision_points: Annotated[int | None, typer.Option(help="Most decision points; at first 1000.")] = None,
     releases_per_data_set: Annotated[int | None, typer.Option(help="Most releases of a data set; at first 10.")] = None,
-    allow_curves: Annotated[
-        bool | None, typer.Option("--allow-curves/--no-curves", help="May curves be released? At first no.")
-    ] = None,
     remove: Annotated[list[str] | None, typer.Option(help="Remove this member; repeat for more.")] = None,
     valid_days: Days = 365,
 ) -> None:
@@ -225,14 +249,9 @@ def policy(
     current = authority.policy()
     given: dict[str, object] = {
         "minimum_cohort": minimum_cohort,
-        "protocols": tuple(protocol) if protocol else None,
-        "most_decision_points": most_decision_points,
         "releases_per_data_set": releases_per_data_set,
-        "allow_curves": allow_curves,
     }
     changes = {rule: value for rule, value in given.items() if value is not None}
-    if finest_precision is not None:
-        changes["finest_precision"] = _finest(finest_precision)
     rules = msgspec.structs.replace(Rules() if current is None else current.rules, **changes)
     signed = authority.sign_next_policy(rules, now=_now(), days=valid_days, remove=remove or [])
     names = ", ".join(record.name for record in signed.members)
@@ -241,14 +260,6 @@ def policy(
         typer.echo(f"The kits under {authority.kits_directory()} have it already.")
     typer.echo(f"Send {directory / 'policy.fhev'} to every other member and aggregator, who run:")
     typer.echo("fheval consortium update KIT policy.fhev")
-
-
-def _finest(text: str) -> float | None:
-    # None stands for the exact fraction; numbers that make no sense are refused with the rules.
-    try:
-        return None if text == "exact" else float(text)
-    except ValueError:
-        raise ConfigError(f"--finest-precision {text} is neither a number nor 'exact'. Write 1e-4, or exact.") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -278,6 +278,7 @@ def chosen_study(asked: Mapping[str, Any], models: Sequence[str] | None = None, 
     precision, interval = said.pop("precision"), said.pop("ci")
     del said["score_kind"]
     return Study.of(
+        least_rows_per_party=0,  # all rows are here anyway
         metrics=tuple(said.pop("metric") or ("auc",)),
         models=tuple(models or (UNNAMED,)),
         classes=tuple(said.pop("class_", None) or ()),

@@ -4,43 +4,46 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.progress import Progress
 
 from fheval.cli import check_target, options, write_json
 from fheval.cli.vault_views import rounds_json, rounds_table, status_json, status_table
-from fheval.consortium import load_kit
+from fheval.consortium import check_study, load_kit, open_study
+from fheval.consortium.files import read_public
+from fheval.consortium.records import check_name
+from fheval.disclosure import disclosed_by, disclosure_in_words, study_in_words
 from fheval.errors import ConfigError
-from fheval.party.columns import AllowedColumns
+from fheval.party.accepted import Acceptance, AcceptedStudies
+from fheval.party.columns import StudyColumns
 from fheval.party.core import utc_now
-from fheval.party.data_set import DataSet
 from fheval.party.ledger import Ledger
-from fheval.party.ledger_place import move_ledger, replace_ledger
+from fheval.party.ledger_place import move_ledger, open_ledger, replace_ledger
+from fheval.party.prepare import accept_study, attempts
 from fheval.party.process import VaultFiles, run_vault
+from fheval.secrets import SystemRandomness
+from fheval.study import Study
 
 app = typer.Typer(
     invoke_without_command=True,
     epilog="Examples:\n\n"
-    "fheval vault --kit ./kit --data scores.parquet\n\n"
-    "fheval vault --kit ./kit --data scores.csv --score-column old=risk_2019 --score-column new=risk "
-    "--cluster-column patient_id\n\n"
+    "fheval vault accept --kit ./kit sepsis-2026.fhev --data scores.parquet --lineage sepsis-icu\n\n"
+    "fheval vault --kit ./kit\n\n"
     "fheval vault rounds --kit ./kit --json -",
 )
 
-_COLUMNS = "What rounds may ask about"
+_COLUMNS = "What the study's names mean in the file"
 
 KitOption = Annotated[Path | None, typer.Option("--kit", metavar="KIT", help="The member's kit.", show_default=False)]
 StateOption = Annotated[
     Path | None,
-    typer.Option(
-        "--state",
-        metavar="DIR",
-        help="Where the ledger is kept.",
-        show_default="where the kit says, at first KIT/vault",
-    ),
+    typer.Option("--state", metavar="DIR", help="Where the ledger is kept.", show_default="where the kit says"),
 ]
 SocketOption = Annotated[
     Path | None,
@@ -50,16 +53,51 @@ SocketOption = Annotated[
 
 @app.callback()
 def vault(
-    context: typer.Context,
-    kit: KitOption = None,
+    context: typer.Context, kit: KitOption = None, state: StateOption = None, socket: SocketOption = None
+) -> None:
+    """Keep this party's keys, and answer rounds of the accepted studies on a Unix socket.
+
+    It runs until it is told to stop; `accept`, `status` and `rounds` work also while it runs.
+    """
+    if context.invoked_subcommand is None:
+        up(kit, state, socket)
+    elif any((kit, state, socket)):
+        raise ConfigError(f"Give the options behind the command: fheval vault {context.invoked_subcommand} --kit KIT")
+
+
+@app.command(epilog="Example: fheval vault up --kit ./kit")
+def up(kit: KitOption = None, state: StateOption = None, socket: SocketOption = None) -> None:
+    """Serve all accepted studies; the same as `fheval vault --kit KIT`."""
+    files = _files(kit, state, socket)
+    _log_to_standard_error()
+    run_vault(files)
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "fheval vault accept --kit ./kit sepsis-2026.fhev --data scores.parquet --lineage sepsis-icu\n\n"
+    "fheval vault accept --kit ./kit two-models.fhev --data scores.csv --label-column died "
+    "--score-column old=risk_2019 --score-column new=risk --cluster-column patient_id --lineage icu --yes"
+)
+def accept(
+    study: Annotated[Path, typer.Argument(metavar="STUDY.fhev", help="The signed study.", show_default=False)],
     data: Annotated[
-        Path | None,
+        Path,
         typer.Option(
             metavar="FILE",
             help="This party's labels and scores: .csv, .tsv, .parquet, .npy or .txt.",
             show_default=False,
         ),
-    ] = None,
+    ],
+    lineage: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="What you call these data, however often rows are added. What may be released is counted by it.",
+            show_default=False,
+        ),
+    ],
+    kit: KitOption = None,
     label_column: Annotated[
         str | None,
         typer.Option(
@@ -70,9 +108,8 @@ def vault(
         list[str] | None,
         typer.Option(
             metavar="[MODEL=]COLUMN",
-            help="A column of scores that rounds may ask about, and what they call it if not by the column's name. "
-            "Repeat for several models.",
-            show_default="score, else s",
+            help="The column of a model's scores. Repeat for several models.",
+            show_default="the model's name; without one, score, else s",
             rich_help_panel=_COLUMNS,
         ),
     ] = None,
@@ -80,10 +117,9 @@ def vault(
         list[str] | None,
         typer.Option(
             "--class",
-            metavar="[CLASS=]LABEL",
-            help="One label of several, and what rounds call it if not so; repeat for all. Its scores are in the "
-            "column COLUMN_LABEL.",
-            show_default="labels are 0 and 1",
+            metavar="CLASS=LABEL",
+            help="What a class is called in the file. Its scores are in the column COLUMN_LABEL.",
+            show_default="the class's name",
             rich_help_panel=_COLUMNS,
         ),
     ] = None,
@@ -91,47 +127,75 @@ def vault(
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="Column of clusters of rows, such as patients, that intervals may resample.",
+            help="Column of clusters of rows, such as patients, where the study resamples them.",
             show_default=False,
             rich_help_panel=_COLUMNS,
         ),
     ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     state: StateOption = None,
-    socket: SocketOption = None,
 ) -> None:
-    """Keep this party's keys and data, and answer rounds on a Unix socket, as the policy allows.
+    """Agree to answer a study that the consortium's authority has signed, with these data.
 
-    Rounds may ask about the columns that are named here and about no others. It runs until it is told to stop; `status`
-    and `rounds` look at its ledger, also while it runs.
+    It shows the study in words and asks. Then it reads the data once, checks them, and prepares what the study's rounds
+    need: while a vault serves, it reads no row, so that nothing about them shows in its replies. A running vault
+    answers the study from then on. Accept a study again to say otherwise about its data.
     """
-    if context.invoked_subcommand is not None:
-        if any((kit, data, label_column, score_column, class_, cluster_column, state, socket)):
-            raise ConfigError(
-                f"Give the options behind the command: fheval vault {context.invoked_subcommand} --kit KIT"
-            )
-        return
-    if kit is None or data is None:
-        raise ConfigError("A vault needs --kit KIT and --data FILE. Give both.")
-    columns = AllowedColumns(
+    files = _files(kit, state, None)
+    member = load_kit(files.kit, now=utc_now())
+    signed = read_public(study)
+    asked = open_study(signed, member.identity.anchor)
+    check_study(asked, member.policy)
+    check_name(lineage)
+    columns = StudyColumns(
         label=label_column,
-        models=_by_name("--score-column", score_column),
+        models=_models(asked, score_column),
         classes=_by_name("--class", class_),
         cluster=cluster_column,
     )
-    _log_to_standard_error()
-    run_vault(VaultFiles.of(kit, state, socket), DataSet(data, columns))
+    columns.translate(asked)
+    console = Console(highlight=False)
+    for sentence in (*study_in_words(asked), *disclosure_in_words(disclosed_by(asked))):
+        console.print(sentence, markup=False)
+    console.print(f"It would be answered from {data}, which counts as {lineage}.", markup=False)
+    if not yes and not typer.confirm(f"Shall the vault of {member.identity.name} answer this study?"):
+        raise typer.Exit(1)
+    acceptance = Acceptance(signed=signed, data=str(data.absolute()), columns=columns, lineage=lineage)
+    if not Ledger.in_use(files.ledger):
+        open_ledger(files.kit, member.identity.name, files.ledger, now=utc_now()).close()
+    with AcceptedStudies.open(files.studies) as studies, _bar(attempts(asked)) as advance:
+        facts = accept_study(studies, acceptance, SystemRandomness(), now=utc_now(), on_round=advance)
+    console.print(f"Study {asked.name} is accepted, and prepared from {facts.rows:,} rows.", markup=False)
+    if facts.clipped:
+        low, high = asked.target_range or (0.0, 1.0)
+        console.print(f"{facts.clipped:,} values were outside {low:g} … {high:g}, and were moved to its ends.")
+    if data.stat().st_mode & 0o044:
+        console.print(f"{data} can be read by other users. Close it: chmod 600 {data}", markup=False)
+
+
+@app.command(epilog="Example: fheval vault withdraw --kit ./kit sepsis-2026")
+def withdraw(
+    study: Annotated[str, typer.Argument(help="The study's name.", show_default=False)],
+    kit: KitOption = None,
+    state: StateOption = None,
+) -> None:
+    """Answer a study no longer; what was prepared for it is deleted, the ledger keeps what was released."""
+    with AcceptedStudies.open(_files(kit, state, None).studies) as studies:
+        if not studies.withdraw(study):
+            raise ConfigError(f"No study {study!r} was accepted here. See: fheval vault status")
+    typer.echo(f"Study {study} is answered no longer.")
 
 
 @app.command(epilog="Example: fheval vault status --kit ./kit")
 def status(
     kit: KitOption = None, state: StateOption = None, socket: SocketOption = None, json: options.Json = None
 ) -> None:
-    """Show whether the vault runs, under which policy, and how many releases its data sets have had."""
+    """Show whether the vault runs, which studies it answers or why not, and what was released of its data."""
     check_target(json)
     files = _files(kit, state, socket)
     member = load_kit(files.kit, now=utc_now())
-    with Ledger.read(files.ledger) as ledger:
-        found = status_json(member, ledger, files, running=Ledger.in_use(files.ledger))
+    with Ledger.read(files.ledger) as ledger, AcceptedStudies.open(files.studies) as studies:
+        found = status_json(member, ledger, studies, files, running=Ledger.in_use(files.ledger))
     if json is None:
         Console(highlight=False).print(status_table(found))
     else:
@@ -172,6 +236,21 @@ def rounds(kit: KitOption = None, state: StateOption = None, json: options.Json 
         Console(highlight=False).print(rounds_table(history))
     else:
         write_json(json, rounds_json(history))
+
+
+def _models(study: Study, texts: list[str] | None) -> dict[str, str]:
+    """Read `--score-column`: the column of the only model needs no `MODEL=`."""
+    if len(study.models) == 1 and texts and len(texts) == 1 and "=" not in texts[0]:
+        return {study.models[0]: texts[0]}
+    return _by_name("--score-column", texts)
+
+
+@contextmanager
+def _bar(rounds: int) -> Iterator[Callable[[], None]]:
+    """A bar of so many rounds to prepare, on a terminal; gives the function that moves it."""
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task("preparing", total=rounds)
+        yield lambda: progress.advance(task)
 
 
 def _by_name(option: str, texts: list[str] | None) -> dict[str, str]:

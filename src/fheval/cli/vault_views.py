@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -14,6 +14,7 @@ from fheval.consortium import Kit
 from fheval.evaluation import Row
 from fheval.evaluation.curves import read_curves
 from fheval.evaluation.result import all_verified, curve_fields, only_auc, result_rows
+from fheval.party.accepted import AcceptedStudies, Standing
 from fheval.party.ledger import History, Ledger
 from fheval.party.process import VaultFiles
 from fheval.protocols.round import Ending
@@ -22,7 +23,9 @@ from fheval.report.account import number_in_words
 _SHOWN_DIGITS = 8
 
 
-def status_json(kit: Kit, ledger: Ledger, files: VaultFiles, *, running: bool) -> dict[str, Any]:
+def status_json(
+    kit: Kit, ledger: Ledger, studies: AcceptedStudies, files: VaultFiles, *, running: bool
+) -> dict[str, Any]:
     """The vault at one glance."""
     history = ledger.history()
     used = sorted({each.use.data_set for each in history if each.use is not None})
@@ -36,7 +39,28 @@ def status_json(kit: Kit, ledger: Ledger, files: VaultFiles, *, running: bool) -
         "rounds": len(history),
         "released": sum(_state(each) == Ending.RELEASED.value for each in history),
         "releases_per_data_set": kit.policy.rules.releases_per_data_set,
+        "studies": [_standing_json(each, ledger) for each in studies.all()],
         "data_sets": [{"data_set": data_set, "releases": ledger.releases(data_set)} for data_set in used],
+    }
+
+
+def _standing_json(standing: Standing, ledger: Ledger) -> dict[str, Any]:
+    acceptance, facts = standing.acceptance, standing.facts
+    study = acceptance.study
+    return {
+        "study": study.name,
+        "hash": study.hash().hex(),
+        "lineage": acceptance.lineage,
+        "data": acceptance.data,
+        "accepted": standing.accepted.isoformat(),
+        "ready": facts is not None and standing.rounds != 0,
+        "prepared": None if facts is None else facts.at.isoformat(),
+        "rows": None if facts is None else facts.rows,
+        "clipped": None if facts is None else facts.clipped,
+        "rounds": ledger.rounds_of(study.hash()),
+        "of_rounds": study.rounds,
+        "prepared_rounds": standing.rounds,
+        "problem": standing.problem,
     }
 
 
@@ -96,10 +120,24 @@ def status_table(found: Mapping[str, Any]) -> RenderableType:
     table.add_row("vault", f"{'runs' if found['running'] else 'does not run'}, {found['socket']}")
     table.add_row("policy", f"version {found['policy_version']}")
     table.add_row("rounds", f"{found['rounds']}, of which {found['released']} released a result")
+    for each in found["studies"]:
+        table.add_row("study", Text("\n".join(_standing_lines(each))))
     for each in found["data_sets"]:
         allowed = found["releases_per_data_set"]
-        table.add_row("data set", f"{each['data_set'][:_SHOWN_DIGITS]}…, {each['releases']} of {allowed} releases")
+        table.add_row("data set", f"{each['data_set']}, {each['releases']} of {allowed} releases")
     return table
+
+
+def _standing_lines(each: Mapping[str, Any]) -> Iterator[str]:
+    rounds = f"{each['rounds']} of {each['of_rounds']} rounds"
+    yield f"{each['study']}, {'ready' if each['ready'] else 'NOT READY'}, {rounds}, {each['data']} ({each['lineage']})"
+    if each["prepared"] is not None:
+        clipped = f", {each['clipped']:,} values clipped" if each["clipped"] else ""
+        yield f"prepared {each['prepared'][:16]} from {each['rows']:,} rows{clipped}"
+    if each["prepared_rounds"] == 0:
+        yield "everything that was prepared is used up; accept the study again"
+    if each["problem"] is not None:
+        yield f"the newest data cannot be used: {each['problem']}"
 
 
 def rounds_table(history: Sequence[History]) -> RenderableType:

@@ -13,6 +13,7 @@ from fheval.consortium.kit import (
     LedgerPlace,
     TransportFiles,
     install_policy,
+    install_study,
     ledger_place,
     load_aggregator_kit,
     load_kit,
@@ -21,6 +22,7 @@ from fheval.consortium.kit import (
 )
 from fheval.consortium.policy import Policy, Roster, Rules
 from fheval.consortium.records import MemberRecord, TrustAnchor
+from fheval.consortium.signed_study import check_study, open_study
 
 __all__ = [
     "AggregatorKit",
@@ -35,11 +37,14 @@ __all__ = [
     "TransportFiles",
     "TrustAnchor",
     "bundle_id",
+    "check_study",
     "install_policy",
+    "install_study",
     "ledger_place",
     "load_aggregator_kit",
     "load_kit",
     "open_bundle",
+    "open_study",
     "place_ledger",
     "seal_bundle",
     "sign",

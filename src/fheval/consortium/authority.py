@@ -1,7 +1,7 @@
-"""The consortium's authority: a directory with its keys, the register of members, and every policy it signed.
+"""The consortium's authority: a directory with its keys, the register of members, every policy and study it signed.
 
 Two keys: the X.509 key issues certificates (it may be brought along, or stay outside altogether with
-certificates issued elsewhere), and an Ed25519 key, always made here, signs policies. Members get both
+certificates issued elsewhere), and an Ed25519 key, always made here, signs policies and studies. Members get both
 public halves in their kits and believe nothing else.
 """
 
@@ -23,8 +23,10 @@ from fheval.consortium.certificates import CLOCK_SKEW, AuthorityKey, Issuer
 from fheval.consortium.member_keys import private_pem, read_private_key, read_signing_key
 from fheval.consortium.policy import Policy, Rules, open_policy, sign_policy
 from fheval.consortium.records import MemberRecord, TrustAnchor, check_name
+from fheval.consortium.signed_study import fit_to, sign_study
 from fheval.errors import ConfigError
 from fheval.secrets import Secret
+from fheval.study import Study
 from fheval.wire import decode, encode
 
 AUTHORITY_YEARS = 10
@@ -43,6 +45,7 @@ ca.key        its private key, which issues certificates (SECRET; absent if cert
 policy.key    the key that signs policies (SECRET)
 policy.fhev   the current policy (public): every member and the aggregator need it
 policies/     every version ever signed (public)
+studies/      every study ever signed (public): every member accepts its own copy, and the aggregator needs one
 members/      the public record of each enrolled member
 removed/      records of members that were removed or replaced
 aggregators/  TLS certificates of aggregators (public)
@@ -127,6 +130,21 @@ class Authority:
         files.replace_public(self.directory / _POLICY, signed)
         return policy
 
+    def sign_study(self, study: Study) -> tuple[Study, bytes]:
+        """Sign a study for the members of the current policy; one that bears the name of another is refused."""
+        policy = self.policy()
+        if policy is None:
+            raise ConfigError(f"No policy has been signed yet. First: fheval consortium policy {self.directory}")
+        study = fit_to(study, policy)
+        signed = sign_study(study, policy, self.policy_key)
+        # Signatures are deterministic, so that the same study gives the same file.
+        path = files.private_subdirectory(self.directory / "studies") / f"{study.name}.fhev"
+        if not path.exists():
+            files.write_public(path, signed)
+        elif files.read_public(path) != signed:
+            raise ConfigError(f"Another study was signed as {study.name}. Give this one a name of its own.")
+        return study, signed
+
     def update_local_kits(self, *, now: datetime) -> list[Path]:
         """Put the current policy into the kits that still lie here; return their directories."""
         data = self.policy_bytes()
@@ -204,7 +222,7 @@ def load_authority(directory: Path) -> Authority:
 
 def _write(directory: Path, consortium: str, pem: bytes, key: Secret[AuthorityKey] | None) -> Authority:
     with files.new_directory(directory) as building:
-        for name in ("members", "removed", "aggregators", "policies", "kits"):
+        for name in ("members", "removed", "aggregators", "policies", "studies", "kits"):
             files.private_subdirectory(building / name)
         files.write_public(building / _FACTS, msgspec.json.encode(_Facts(format=1, name=consortium)))
         files.write_public(building / _CERTIFICATE, pem)

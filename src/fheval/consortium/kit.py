@@ -20,7 +20,8 @@ from fheval.consortium import certificates, files, member_keys
 from fheval.consortium.identity import Identity
 from fheval.consortium.member_keys import OPENING_KEY, SIGNING_KEY
 from fheval.consortium.policy import Policy, Roster, open_policy
-from fheval.consortium.records import MemberRecord, TrustAnchor
+from fheval.consortium.records import MemberRecord, TrustAnchor, check_name
+from fheval.consortium.signed_study import open_study
 from fheval.errors import ConfigError, RemoteProtocolError
 from fheval.study import Study
 from fheval.wire import Message, decode, encode
@@ -30,6 +31,7 @@ AUTHORITY = "authority.pem"
 POLICY_KEY = "policy-key.pem"
 POLICY = "policy.fhev"
 SERVER_KEY = "server.key"
+STUDIES = "studies"
 
 _LEDGER = "ledger.fhev"
 _SERVER_CERTIFICATE = "server.pem"
@@ -62,6 +64,7 @@ server.key      its private key (SECRET, mode 0600)  (--ssl-keyfile)
 authority.pem   the authority's certificate          (--ssl-ca-certfile)
 policy-key.pem  the public key that signs the consortium's policy
 policy.fhev     the signed policy: members and rules
+studies/        the signed studies that rounds may be asked of
 supernodes/     the public key of each member's SuperNode, for flwr supernode register
 """
 
@@ -97,6 +100,17 @@ class AggregatorKit:
     certificate: Path
     key: Path
     policy: Policy
+    anchor: TrustAnchor
+
+    def study(self, name: str) -> Study:
+        """The signed study of this name."""
+        paths = {path.stem: path for path in (self.directory / STUDIES).glob("*.fhev")}
+        if name not in paths:
+            raise ConfigError(
+                f"The kit has no study {name!r}; it has: {', '.join(sorted(paths)) or 'none'}. "
+                f"Get it from the authority, then: fheval consortium update {self.directory} STUDY.fhev"
+            )
+        return open_study(files.read_public(paths[name]), self.anchor)
 
     def supernode_keys(self) -> dict[str, Path]:
         """The public-key file of each member's SuperNode."""
@@ -166,7 +180,7 @@ def load_aggregator_kit(directory: Path, *, now: datetime) -> AggregatorKit:
     if not certificates.is_for(certificate, member_keys.read_private_key(key).reveal().public_key()):
         raise ConfigError(f"{key} does not belong to {_SERVER_CERTIFICATE}. Use the whole kit.")
     policy = _read_policy(directory, anchor, now=now)
-    return AggregatorKit(directory=directory, certificate=path, key=key, policy=policy)
+    return AggregatorKit(directory=directory, certificate=path, key=key, policy=policy, anchor=anchor)
 
 
 def install_policy(directory: Path, data: bytes, *, now: datetime) -> Policy:
@@ -177,6 +191,20 @@ def install_policy(directory: Path, data: bytes, *, now: datetime) -> Policy:
         _write_supernode_keys(directory, policy.members)
     files.replace_public(directory / POLICY, data)
     return policy
+
+
+def install_study(directory: Path, data: bytes) -> Study:
+    """Put a signed study into an aggregator's kit; foreign and altered ones are refused."""
+    files.check_private_directory(directory)
+    study = open_study(data, read_anchor(directory))
+    check_name(study.name)
+    if not (directory / _SERVER_CERTIFICATE).exists():
+        raise ConfigError(
+            f"{directory} is a member's kit, and a member decides about a study: "
+            f"fheval vault accept --kit {directory} {study.name}.fhev …"
+        )
+    files.replace_public(files.private_subdirectory(directory / STUDIES) / f"{study.name}.fhev", data)
+    return study
 
 
 def check_new_policy(directory: Path, data: bytes, anchor: TrustAnchor, *, now: datetime) -> Policy:

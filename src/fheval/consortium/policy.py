@@ -1,4 +1,4 @@
-"""The policy: who is a member and what a round may ask of the members, signed by the consortium's authority.
+"""The policy: who is a member and what holds for all rounds, signed by the consortium's authority.
 
 Members believe neither the aggregator's roster nor its description of a round; they check both against the
 policy. A policy is replaced as a whole by one of a higher version, and a member is removed by a version
@@ -17,7 +17,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fheval.consortium.certificates import to_the_minute
 from fheval.consortium.records import MemberRecord, Timestamp, TrustAnchor, digest, domain
 from fheval.errors import CohortTooSmall, ConfigError, RemoteProtocolError
-from fheval.protocols import PROTOCOLS
 from fheval.secrets import Secret
 from fheval.study import Study
 from fheval.wire import Message, decode, encode
@@ -26,24 +25,13 @@ _SIGNED = "policy"
 
 
 class Rules(Message, frozen=True, kw_only=True):
-    """What a round may ask for; a finest precision of None allows the exact fraction."""
+    """What holds for all studies together: the fewest parties of a round, and what a data set may release in all."""
 
     minimum_cohort: int = 3
-    protocols: tuple[str, ...] = tuple(each.name for each in PROTOCOLS.values() if each.batch)
-    finest_precision: float | None = 1e-4
-    most_decision_points: int = 1000
     releases_per_data_set: int = 10
-    allow_curves: bool = False
 
     def check(self) -> None:
         _require(self.minimum_cohort >= 2, "The minimum cohort must be at least 2 parties")
-        _require(bool(self.protocols), "At least one protocol must be allowed")
-        for protocol in self.protocols:
-            _require(protocol in PROTOCOLS, f"{protocol!r} is not one of the protocols {', '.join(PROTOCOLS)}")
-        _require(len(set(self.protocols)) == len(self.protocols), "A protocol is listed twice")
-        finest = self.finest_precision
-        _require(finest is None or 0 < finest < 1, "The finest precision must lie between 0 and 1, or be exact")
-        _require(self.most_decision_points >= 2, "At least 2 decision points must be allowed")
         _require(self.releases_per_data_set >= 1, "At least one release per data set must be allowed")
 
 
@@ -108,18 +96,7 @@ class Policy(Message, frozen=True, kw_only=True):
     def check_round(self, study: Study, parties: Sequence[str], *, now: datetime) -> Roster:
         """Refuse a round of a study that breaks a rule, and return the roster of one that breaks none."""
         self.check_dates(now=now)
-        rules, points, cohort = self.rules, len(study.grid), study.minimum_cohort
-        most, least = rules.most_decision_points, rules.minimum_cohort
-        if study.protocol not in rules.protocols:
-            raise _broken(f"Protocol {study.protocol!r} is not allowed; these are: {', '.join(rules.protocols)}")
-        asked = "an exact release" if study.precision is None else f"a precision of {study.precision:g}"
-        finest = rules.finest_precision
-        if finest is not None and (study.precision is None or study.precision < finest):
-            raise _broken(f"The round asks for {asked}; the finest allowed is {finest:g}")
-        if not 2 <= points <= most:
-            raise _broken(f"The round asks for {points} decision points; between 2 and {most} are allowed")
-        if study.release == "curve" and not rules.allow_curves:
-            raise _broken("The round asks for a curve, and releasing curves is not allowed")
+        cohort, least = study.minimum_cohort, self.rules.minimum_cohort
         if cohort < least:
             raise _broken(f"The round would go on with {cohort} parties; the policy asks for at least {least}")
         return self.roster(parties)

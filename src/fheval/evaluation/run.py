@@ -41,9 +41,13 @@ PartyData = tuple[ArrayLike, Scores] | Table | Iterable[Table] | Counts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """A party's share of a study: how many rows it has, and its table of counts."""
+    """A party's share of a study: how many rows it has, and its table of counts.
+
+    `clipped` is how many of its true and predicted values were moved into the target range.
+    """
 
     rows: int = field(repr=False)
+    clipped: int = field(default=0, repr=False)
     contribution: Contribution = field(repr=False)
 
 
@@ -141,6 +145,7 @@ def evaluate(
                 "Ask for metrics, or let all parties allow curves."
             )
         study = Study.of(
+            least_rows_per_party=0,  # all rows are here anyway
             metrics=tuple(metrics),
             models=models_of(parties),
             classes=tuple(str(each) for each in classes),
@@ -196,14 +201,20 @@ def evaluate_study(
     return _result(study, round_, verdict, watch, rows, samples)
 
 
-def count_share(study: Study, groups: Sequence[str], data: PartyData, name: str, rng: Randomness) -> Share:
-    """Count a party's data; `name` stands for it in messages, `rng` draws the weights of its resamples."""
+def count_share(
+    study: Study, groups: Sequence[str], data: PartyData, name: str, rng: Randomness, *, clip: bool = False
+) -> Share:
+    """Count a party's data; `name` stands for it in messages, `rng` draws the weights of its resamples.
+
+    With `clip`, a regression's values outside the target range are moved to its ends instead of refused.
+    """
     if study.is_one_auc:
         counts = _auc_counts(data, study, name)
         if counts is not None:
             return Share(rows=counts.samples, contribution=auc_contribution(counts))
-    tally = tally_party(study, groups, tables_of(data, name), derive(new_seed(rng), "bootstrap", name))
-    return Share(rows=tally.rows, contribution=tally.contribution())
+    seed = derive(new_seed(rng), "bootstrap", name)
+    tally = tally_party(study, groups, tables_of(data, name), seed, clip=clip)
+    return Share(rows=tally.rows, clipped=tally.clipped, contribution=tally.contribution())
 
 
 def _auc_counts(data: PartyData, study: Study, name: str) -> Counts | None:
@@ -262,13 +273,19 @@ def _counted(
     study: Study, groups: Sequence[str], parties: Mapping[str, PartyData], rng: Randomness, watch: Watch
 ) -> tuple[dict[str, Contribution], int]:
     """What each party brings to the round, and how many rows all of them have."""
-    contributions, rows = {}, 0
+    contributions, rows, cohort = {}, 0, 0
     for name, data in parties.items():
         with watch.working("counting"):
             share = count_share(study, groups, data, name, rng)
         contributions[name] = share.contribution
         rows += share.rows
+        cohort += share.rows >= study.least_rows_per_party
         study.require_rows(share.rows)
+    if cohort < study.minimum_cohort:
+        raise CohortTooSmall(
+            f"Only {cohort} parties have {study.least_rows_per_party} rows or more, and the minimum cohort is "
+            f"{study.minimum_cohort}. Add parties or rows."
+        )
     if not (study.least_rows or 0) <= rows <= study.max_samples:
         raise ConfigError(
             f"The parties hold {rows} samples, and the study is for {study.least_rows or 0} to {study.max_samples}. "

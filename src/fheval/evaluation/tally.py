@@ -22,13 +22,16 @@ from fheval.study import Slice, Study
 class PartyTally:
     """Counts everything that a study needs, in one pass; memory does not depend on the number of rows.
 
-    (With clusters it grows by a byte for each cluster and resample.)
+    (With clusters it grows by a byte for each cluster and resample.) With `clip`, true and predicted values outside the
+    target range are moved to its ends, and counted in `clipped`; otherwise they are refused.
     """
 
-    def __init__(self, study: Study, groups: Sequence[str], rng: Randomness) -> None:
+    def __init__(self, study: Study, groups: Sequence[str], rng: Randomness, *, clip: bool = False) -> None:
         self.study = study
         self.groups = tuple(groups)
         self.rows = 0
+        self.clipped = 0
+        self._clip = clip
         self._resampler = Resampler(study.replicates, rng)
         self._statistics: dict[Task, list[Statistic]] = {}
         for statistic in study.statistics():
@@ -100,10 +103,10 @@ class PartyTally:
         for model in self.study.models:
             columns = block.scores[model]
             if task == "values":
-                values = values_within(block, columns[0], self.study)
+                values = self._values(block, columns[0])
                 yield model, None, Rows(np.zeros(len(values), dtype=np.uint8), values)
             elif task == "regression":
-                yield model, None, regression_rows(block, columns[0], self.study)
+                yield model, None, Rows(*(self._values(block, each) for each in (block.labels, columns[0])))
             elif not self.study.classes:
                 labels = binary_labels(block)
                 yield model, None, Rows(labels, binary_scores(block, columns[0], self.study))
@@ -113,13 +116,29 @@ class PartyTally:
                     labels = (numbers == number).astype(np.uint8)
                     yield model, label, Rows(labels, binary_scores(block, columns[number], self.study))
 
+    def _values(self, block: Table, column: Column) -> NDArray[np.float64]:
+        """A column's values within the target range; others are moved to its ends or refused."""
+        low, high = self.study.target_range or (0.0, 1.0)
+        if column.values.dtype.kind not in "biuf" and len(block):
+            raise block.refuse(column, 0, f"{column.values[0]!r} is not a number")
+        values = column.values.astype(np.float64)
+        if self._clip:
+            self.clipped += int(np.count_nonzero((values < low) | (values > high)))
+            values = np.clip(values, low, high)
+        bad = first_bad_score(values, (low, high))
+        if bad is not None:
+            raise block.refuse(column, bad, f"the value {values[bad]} is outside the target range [{low:g}, {high:g}]")
+        return values
 
-def tally_party(study: Study, groups: Sequence[str], tables: Iterable[Table], rng: Randomness) -> PartyTally:
+
+def tally_party(
+    study: Study, groups: Sequence[str], tables: Iterable[Table], rng: Randomness, *, clip: bool = False
+) -> PartyTally:
     """Count a party's tables one at a time, the groups that are published by themselves as well.
 
-    `rng` draws the weights of its resamples.
+    `rng` draws the weights of its resamples; for `clip` see `PartyTally`.
     """
-    tally = PartyTally(study, groups, rng)
+    tally = PartyTally(study, groups, rng, clip=clip)
     for table in tables:
         tally.add(table)
     return tally
@@ -156,23 +175,6 @@ def binary_scores(table: Table, column: Column, study: Study) -> NDArray[np.floa
         wanted = "[0, 1]" if study.grid.scores == "probability" else "the finite numbers"
         raise table.refuse(column, bad, f"the score {scores[bad]} is outside {wanted}")
     return scores
-
-
-def regression_rows(table: Table, column: Column, study: Study) -> Rows:
-    """True and predicted values within the target range; anything else is refused."""
-    return Rows(*(values_within(table, each, study) for each in (table.labels, column)))
-
-
-def values_within(table: Table, column: Column, study: Study) -> NDArray[np.float64]:
-    """A column's values within the target range; anything else is refused."""
-    low, high = study.target_range or (0.0, 1.0)
-    if column.values.dtype.kind not in "biuf" and len(table):
-        raise table.refuse(column, 0, f"{column.values[0]!r} is not a number")
-    values = column.values.astype(np.float64)
-    bad = first_bad_score(values, (low, high))
-    if bad is not None:
-        raise table.refuse(column, bad, f"the value {values[bad]} is outside the target range [{low:g}, {high:g}]")
-    return values
 
 
 def _as_text(labels: NDArray[np.generic]) -> NDArray[np.str_]:

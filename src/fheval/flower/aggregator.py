@@ -27,7 +27,6 @@ from fheval.party.context import read_reply
 from fheval.party.messages import Hello, request
 from fheval.protocols.base import Stage
 from fheval.secrets import SystemRandomness
-from fheval.study import Study
 from fheval.version import __version__
 
 _CHALLENGE_BYTES = 32
@@ -54,10 +53,10 @@ def main(grid: Grid, context: Context) -> None:
 def carry_out(grid: Grid, state: State, order: Order) -> Summary:
     """One evaluation among the members that are connected, and what the operator is told of it."""
     start = time.monotonic()
-    policy = load_aggregator_kit(Path(order.kit), now=datetime.now(timezone.utc)).policy
+    kit = load_aggregator_kit(Path(order.kit), now=datetime.now(timezone.utc))
+    policy, study = kit.policy, kit.study(order.study)
     nodes = _addresses(grid, state.read_registry(), order)
     engine = load_engine(order.engine)
-    study = Study.from_bytes(order.study)
     post = FlowerExchange(grid, nodes, order.timeout)
     keys = orders.kept_keys(state, policy=policy.hash())
     report = drive(conduct(study, sorted(nodes), policy, engine, SystemRandomness(), keys=keys), post)

@@ -14,14 +14,14 @@ from fheval.flower.state import State
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """One evaluation: what is asked, of whom, and how long to wait for them.
+    """One evaluation: which study of the kit, among whom, and how long to wait for them.
 
     `timeout` bounds each exchange, `patience` the wait for members that are not connected yet.
     """
 
     kit: str
     members: tuple[str, ...]
-    study: bytes
+    study: str
     engine: str | None
     timeout: float
     patience: float

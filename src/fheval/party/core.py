@@ -19,8 +19,8 @@ from fheval import wire
 from fheval.consortium import Kit, sign
 from fheval.engines import Engine
 from fheval.errors import CohortTooSmall, ConfigError, EngineError, FhevalError, RemoteProtocolError
+from fheval.party.accepted import AcceptedStudies
 from fheval.party.context import RoundContext
-from fheval.party.data_set import DataSet
 from fheval.party.ledger import Entry, Ledger, RoundRecord
 from fheval.party.messages import (
     CHALLENGE_BYTES,
@@ -29,7 +29,6 @@ from fheval.party.messages import (
     Epoch,
     Greeting,
     Hello,
-    Opening,
     Relay,
     Reply,
     Request,
@@ -38,10 +37,10 @@ from fheval.party.messages import (
     Void,
     Voided,
 )
-from fheval.party.steps import Answered, Steps
+from fheval.party.steps import Answered, Steps, not_ready
 from fheval.party.terms import check_round
 from fheval.protocols.base import Stage
-from fheval.protocols.round import AGGREGATOR, Ending, Round
+from fheval.protocols.round import AGGREGATOR, Ending, Round, RoundCall
 from fheval.secrets import Randomness, SystemRandomness
 from fheval.study import Study
 
@@ -66,7 +65,7 @@ class VaultCore:
         self,
         kit: Kit,
         ledger: Ledger,
-        data: DataSet,
+        studies: AcceptedStudies,
         engines: Mapping[str, Engine],
         *,
         rng: Randomness | None = None,
@@ -74,7 +73,7 @@ class VaultCore:
     ) -> None:
         self.name = kit.identity.name
         self._ledger = ledger
-        self._data = data
+        self._studies = studies
         self._engines = engines
         self._rng = rng or SystemRandomness()
         self._clock = clock
@@ -90,7 +89,7 @@ class VaultCore:
 
     def _steps_with(self, kit: Kit) -> Steps:
         self._ledger.use_policy(kit.policy.version, kit.policy.hash(), at=self._clock())
-        return Steps(kit, self._ledger, self._data, self._engines, self._rng)
+        return Steps(kit, self._ledger, self._studies, self._engines, self._rng)
 
     def handle(self, data: bytes) -> bytes:
         """Answer one request, or refuse it in the one way there is."""
@@ -107,7 +106,7 @@ class VaultCore:
         message: Any = wire.decode(asked.body, expected, sender=AGGREGATOR, limit=REQUEST_LIMIT)
         if expected is Hello:
             return self._greeting(message)
-        round_id = message.round if isinstance(message, (Relay, Voided)) else message.opening.call.id
+        round_id = message.round if isinstance(message, (Relay, Voided)) else message.call.id
         record = self._ledger.round(round_id)
         request = sha256(data).digest()
         if record is None:
@@ -125,25 +124,23 @@ class VaultCore:
     def _same_answer(self, record: RoundRecord, stage: Stage, request: bytes) -> bytes:
         if not compare_digest(record.answered[stage], request):
             raise RemoteProtocolError(
-                f"Stage {stage.value!r} of round {record.opening.call.id} was answered before, for another request. "
+                f"Stage {stage.value!r} of round {record.call.id} was answered before, for another request. "
                 "The round was aborted.",
                 step=stage.value,
                 culprit=AGGREGATOR,
             )
-        reply = self._ledger.reply(record.opening.call.id, stage)
+        reply = self._ledger.reply(record.call.id, stage)
         if reply is None:
-            raise ConfigError(
-                f"The answer for stage {stage.value!r} of round {record.opening.call.id} is no longer kept."
-            )
-        _log.info("Round %s, stage %s: the same answer again.", record.opening.call.id, stage.value)
+            raise ConfigError(f"The answer for stage {stage.value!r} of round {record.call.id} is no longer kept.")
+        _log.info("Round %s, stage %s: the same answer again.", record.call.id, stage.value)
         return reply
 
     def _first_answer(self, record: RoundRecord | None, stage: Stage, message: Asked, request: bytes) -> bytes:
         now = self._clock()
-        opening, epoch = _described(record, message)
-        steps, study = self._steps, Study.from_bytes(opening.study)
-        round_ = _called(study, opening)
-        roster = check_round(steps.kit, study, round_, self._data.columns, now=now)
+        call, epoch = _described(record, message)
+        steps, study = self._steps, self._study(record, call)
+        round_ = _called(study, call)
+        roster = check_round(steps.kit, study, round_, now=now)
         context = RoundContext.of(round_, epoch, roster)
         _require_next(context, self.name, record.answered if record else {}, stage)
         if stage is Stage.SETUP:
@@ -160,7 +157,8 @@ class VaultCore:
         reply = context.reply(steps.kit.identity, stage, answer)
         self._ledger.record(
             Entry(
-                opening=opening,
+                call=call,
+                study=study,
                 epoch=epoch,
                 stage=stage,
                 request=request,
@@ -177,6 +175,15 @@ class VaultCore:
         if answer.complaint is not None:
             _log.warning("Round %s: the result was not accepted. %s", round_.id, answer.complaint)
         return reply
+
+    def _study(self, record: RoundRecord | None, call: RoundCall) -> Study:
+        """What a round is about: the operator accepted it, now or when the round began."""
+        if record is not None:
+            return record.study
+        accepted = self._studies.ready(call.study)
+        if accepted is None:
+            raise not_ready()
+        return accepted.study
 
     def _greeting(self, message: Hello) -> bytes:
         if len(message.challenge) not in CHALLENGE_BYTES:
@@ -207,39 +214,38 @@ def _require_going(record: RoundRecord, stage: Stage) -> None:
         return
     if record.void or Stage.VOID in record.answered:
         raise RemoteProtocolError(
-            f"Round {record.opening.call.id} is void. Start a new round.", step="round", culprit=AGGREGATOR
+            f"Round {record.call.id} is void. Start a new round.", step="round", culprit=AGGREGATOR
         )
     if record.aborted:
         raise RemoteProtocolError(
-            f"Round {record.opening.call.id} was aborted before. Start a new round.", step="round", culprit=AGGREGATOR
+            f"Round {record.call.id} was aborted before. Start a new round.", step="round", culprit=AGGREGATOR
         )
 
 
-def _described(record: RoundRecord | None, message: Asked) -> tuple[Opening, Epoch]:
+def _described(record: RoundRecord | None, message: Asked) -> tuple[RoundCall, Epoch]:
     """The round and epoch that a request is about; what was said of them before must still hold."""
     if isinstance(message, SetUp):
-        call = message.opening.call
-        told = message.opening, Epoch(id=call.id, leader=call.leader)
+        told = message.call, Epoch(id=message.call.id, leader=message.call.leader)
     elif isinstance(message, (Submit, Void)):
-        told = message.opening, message.epoch
+        told = message.call, message.epoch
     elif record is None:
         raise RemoteProtocolError(
             "The request is about a round that this vault has no part in.", step="round", culprit=AGGREGATOR
         )
     else:
-        return record.opening, record.epoch
-    if record is not None and told != (record.opening, record.epoch):
+        return record.call, record.epoch
+    if record is not None and told != (record.call, record.epoch):
         raise RemoteProtocolError(
-            f"Round {record.opening.call.id} was described otherwise before. The round was aborted.",
+            f"Round {record.call.id} was described otherwise before. The round was aborted.",
             step="round",
             culprit=AGGREGATOR,
         )
     return told
 
 
-def _called(study: Study, opening: Opening) -> Round:
+def _called(study: Study, call: RoundCall) -> Round:
     try:
-        return study.round(opening.call)
+        return study.round(call)
     except (ConfigError, EngineError) as error:
         raise RemoteProtocolError(str(error), step="round", culprit=AGGREGATOR) from error
 

@@ -21,9 +21,9 @@ from fheval import wire
 from fheval.consortium import bundle_id
 from fheval.errors import ConfigError
 from fheval.party.ledger_file import hold, is_held, open_for_reading, open_for_writing, transaction
-from fheval.party.messages import Epoch, Opening
+from fheval.party.messages import Epoch
 from fheval.protocols.base import Stage
-from fheval.protocols.round import Round, Verdict, verdict_from_bytes, verdict_to_bytes
+from fheval.protocols.round import Round, RoundCall, Verdict, verdict_from_bytes, verdict_to_bytes
 from fheval.study import Study
 
 
@@ -43,7 +43,8 @@ class EpochBytes:
 class RoundRecord:
     """What the ledger knows of a round: what it is about, the stages answered, in their order, and if it is over."""
 
-    opening: Opening
+    call: RoundCall
+    study: Study
     epoch: Epoch
     answered: dict[Stage, bytes]
     roster: tuple[str, ...] | None
@@ -72,7 +73,8 @@ class Use:
 class Entry:
     """Everything that one answer writes."""
 
-    opening: Opening
+    call: RoundCall
+    study: Study
     epoch: Epoch
     stage: Stage
     request: bytes = field(repr=False)
@@ -158,13 +160,14 @@ class Ledger:
 
     def record(self, entry: Entry, *, at: datetime) -> None:
         """Write one answer, all of it or nothing; another answer for the same stage is impossible."""
-        round_id, when = entry.opening.call.id, at.isoformat()
+        round_id, when = entry.call.id, at.isoformat()
         with transaction(self._connection):
+            self._insert_once("studies", hash=entry.call.study, study=entry.study.to_bytes())
             self._insert_once(
                 "rounds",
                 id=round_id,
-                study=entry.opening.call.study,
-                description=wire.encode(entry.opening),
+                study=entry.call.study,
+                call=wire.encode(entry.call),
                 epoch=entry.epoch.id,
                 epoch_leader=entry.epoch.leader,
                 at=when,
@@ -182,7 +185,7 @@ class Ledger:
             self._drop_old_bytes()
 
     def _note(self, entry: Entry, when: str) -> None:
-        round_id, epoch = entry.opening.call.id, entry.epoch
+        round_id, epoch = entry.call.id, entry.epoch
         if entry.keys is not None:
             if self.epoch(epoch.id) is None:
                 bundle = entry.keys.id(epoch.leader)
@@ -230,13 +233,18 @@ class Ledger:
     # Reading
 
     def round(self, round_id: str) -> RoundRecord | None:
-        row = self._row("SELECT description, epoch, epoch_leader FROM rounds WHERE id = ?", round_id)
+        row = self._row(
+            "SELECT call, epoch, epoch_leader, studies.study FROM rounds JOIN studies ON hash = rounds.study "
+            "WHERE id = ?",
+            round_id,
+        )
         if row is None:
             return None
         answered = self._rows("SELECT stage, request FROM stages WHERE round = ? ORDER BY number", round_id)
         roster = self._row("SELECT names FROM rosters WHERE round = ?", round_id)
         return RoundRecord(
-            opening=_described(row[0]),
+            call=_call(row[0]),
+            study=Study.from_bytes(row[3]),
             epoch=Epoch(id=row[1], leader=row[2]),
             answered={Stage(stage): request for stage, request in answered},
             roster=None if roster is None else msgspec.msgpack.decode(roster[0], type=tuple[str, ...]),
@@ -289,24 +297,30 @@ class Ledger:
     def _is_void(self, round_id: str) -> bool:
         return self._row("SELECT 1 FROM voids WHERE round = ?", round_id) is not None
 
+    def last_use(self, study: bytes) -> datetime | None:
+        """When the newest round of a study, named by its hash, began that took releases and is not void."""
+        query = "SELECT MAX(rounds.at) FROM spent JOIN rounds ON rounds.id = spent.round WHERE spent.study = ?"
+        row = self._row(query, study)
+        return None if row[0] is None else datetime.fromisoformat(row[0])
+
     def policy_version(self) -> int | None:
         """The highest policy version that was ever used."""
         row = self._row("SELECT MAX(version) FROM policies")
         return None if row is None else row[0]
 
     def history(self) -> list[History]:
-        return [self._history(*row) for row in self._rows("SELECT id, description, at FROM rounds ORDER BY number")]
+        query = "SELECT id, call, studies.study, at FROM rounds JOIN studies ON hash = rounds.study ORDER BY number"
+        return [self._history(*row) for row in self._rows(query)]
 
-    def _history(self, round_id: str, description: bytes, at: str) -> History:
+    def _history(self, round_id: str, call: bytes, asked: bytes, at: str) -> History:
         stages = self._rows("SELECT stage FROM stages WHERE round = ? ORDER BY number", round_id)
         use = self._row("SELECT data_set, releases FROM uses WHERE round = ?", round_id)
         ending = self._row("SELECT verdict, at FROM endings WHERE round = ?", round_id)
         abort = self._row("SELECT reason FROM aborts WHERE round = ?", round_id)
-        opening = _described(description)
-        study = Study.from_bytes(opening.study)
+        study = Study.from_bytes(asked)
         return History(
             study=study,
-            round=study.round(opening.call),
+            round=study.round(_call(call)),
             began=datetime.fromisoformat(at),
             stages=tuple(Stage(stage) for (stage,) in stages),
             use=None if use is None else Use(data_set=use[0], releases=use[1]),
@@ -348,5 +362,5 @@ def _lock_of(path: Path) -> Path:
     return path.with_suffix(".lock")
 
 
-def _described(description: bytes) -> Opening:
-    return wire.decode(description, Opening, sender="ledger")
+def _call(data: bytes) -> RoundCall:
+    return wire.decode(data, RoundCall, sender="ledger")

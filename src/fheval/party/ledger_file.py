@@ -1,4 +1,4 @@
-"""The ledger's file: modes, tables, durability, and one vault at a time."""
+"""A vault's files in SQLite, the ledger above all: modes, tables, durability, and one vault at a time."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ import sqlite3
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from fheval.consortium.files import check_private_directory
 from fheval.errors import ConfigError
 
-# 2: a round is described by its study and its call. 3: a ledger knows whose it is and where it lies, and rounds
-# may be void.
-SCHEMA_VERSION = 3
+# 3: a ledger knows whose it is and where it lies, and rounds may be void. 4: studies have a table of their own.
+SCHEMA_VERSION = 4
 
 _PERMANENT = {
     "places": "number INTEGER PRIMARY KEY, ledger TEXT NOT NULL, member TEXT NOT NULL, directory TEXT NOT NULL, "
     "reason TEXT NOT NULL, at TEXT NOT NULL",
     "policies": "version INTEGER PRIMARY KEY, hash BLOB NOT NULL, at TEXT NOT NULL",
     "epochs": "id TEXT PRIMARY KEY, leader TEXT NOT NULL, bundle BLOB NOT NULL UNIQUE, at TEXT NOT NULL",
-    "rounds": "number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, study BLOB NOT NULL, description BLOB NOT NULL, "
-    "epoch TEXT NOT NULL, epoch_leader TEXT NOT NULL, at TEXT NOT NULL",
+    "studies": "hash BLOB PRIMARY KEY, study BLOB NOT NULL",
+    "rounds": "number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, study BLOB NOT NULL REFERENCES studies (hash), "
+    "call BLOB NOT NULL, epoch TEXT NOT NULL, epoch_leader TEXT NOT NULL, at TEXT NOT NULL",
     "stages": "number INTEGER PRIMARY KEY, round TEXT NOT NULL REFERENCES rounds (id), stage TEXT NOT NULL, "
     "request BLOB NOT NULL, reply BLOB NOT NULL, at TEXT NOT NULL, UNIQUE (round, stage)",
     "rosters": "round TEXT PRIMARY KEY REFERENCES rounds (id), names BLOB NOT NULL",
@@ -55,11 +56,24 @@ _SPENT = (
     "WHERE uses.round NOT IN (SELECT round FROM voids)"
 )
 
-STATEMENTS: tuple[str, ...] = (
-    *(f"CREATE TABLE {table} ({columns})" for table, columns in (_PERMANENT | _PASSING).items()),
-    f"CREATE VIEW spent AS {_SPENT}",
-    *(statement for table in _PERMANENT for statement in _kept(table)),
-    f"PRAGMA user_version = {SCHEMA_VERSION}",
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What a file of the vault is, and the statements that make its tables."""
+
+    noun: str
+    version: int
+    statements: tuple[str, ...]
+
+
+LEDGER = Schema(
+    "ledger",
+    SCHEMA_VERSION,
+    (
+        *(f"CREATE TABLE {table} ({columns})" for table, columns in (_PERMANENT | _PASSING).items()),
+        f"CREATE VIEW spent AS {_SPENT}",
+        *(statement for table in _PERMANENT for statement in _kept(table)),
+    ),
 )
 
 
@@ -96,32 +110,32 @@ def is_held(path: Path) -> bool:
     return False
 
 
-def open_for_writing(path: Path) -> sqlite3.Connection:
-    """Open the ledger, or make it with mode 0600."""
+def open_for_writing(path: Path, schema: Schema = LEDGER) -> sqlite3.Connection:
+    """Open such a file, or make it with mode 0600."""
     check_private_directory(path.parent)
     _check_file(path)
     connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
-        with _readable(path):
+        with _readable(path, schema):
             # FULL waits for the disk at every commit: what was answered stays answered after a power cut.
             for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "journal_size_limit = 0"):
                 connection.execute(f"PRAGMA {pragma}")
-            _make_tables(connection)
-            _check_version(connection, path)
+            _make_tables(connection, schema)
+            _check_version(connection, path, schema)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def open_for_reading(path: Path) -> sqlite3.Connection:
-    """Open the ledger to look at it."""
+def open_for_reading(path: Path, schema: Schema = LEDGER) -> sqlite3.Connection:
+    """Open such a file to look at it."""
     if not path.is_file():
-        raise ConfigError(f"There is no ledger {path}. Start the vault first, or name its state directory.")
+        raise ConfigError(f"There is no {schema.noun} {path}. Start the vault first, or name its state directory.")
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=_BUSY_SECONDS)
     try:
-        with _readable(path):
-            _check_version(connection, path)
+        with _readable(path, schema):
+            _check_version(connection, path, schema)
     except BaseException:
         connection.close()
         raise
@@ -141,10 +155,10 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _make_tables(connection: sqlite3.Connection) -> None:
+def _make_tables(connection: sqlite3.Connection, schema: Schema) -> None:
     with transaction(connection):
         if _version(connection) == 0:
-            for statement in STATEMENTS:
+            for statement in (*schema.statements, f"PRAGMA user_version = {schema.version}"):
                 connection.execute(statement)
 
 
@@ -156,16 +170,16 @@ def _check_file(path: Path) -> None:
         raise ConfigError(f"{path} is not a file of the user who runs this vault. Check who owns it.")
     if stat.S_IMODE(facts.st_mode) != _MODE:
         raise ConfigError(
-            f"{path} holds results and has mode {stat.S_IMODE(facts.st_mode):04o} instead of 0600. "
+            f"{path} holds what others must not see and has mode {stat.S_IMODE(facts.st_mode):04o} instead of 0600. "
             f"Find out who may have read it, then: chmod 600 {path}"
         )
 
 
-def _check_version(connection: sqlite3.Connection, path: Path) -> None:
+def _check_version(connection: sqlite3.Connection, path: Path, schema: Schema) -> None:
     found = _version(connection)
-    if found != SCHEMA_VERSION:
+    if found != schema.version:
         raise ConfigError(
-            f"{path} is a ledger of version {found}, and this fheval writes version {SCHEMA_VERSION}. "
+            f"{path} is a {schema.noun} of version {found}, and this fheval writes version {schema.version}. "
             "CHANGELOG.md says what to do with an older one."
         )
 
@@ -176,8 +190,10 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def _readable(path: Path, schema: Schema) -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as error:
-        raise ConfigError(f"{path} cannot be used as a ledger ({error}). Restore it from your backup.") from error
+        raise ConfigError(
+            f"{path} cannot be used as a {schema.noun} ({error}). Restore it from your backup."
+        ) from error

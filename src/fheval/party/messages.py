@@ -1,8 +1,9 @@
 """What passes between an aggregator and a vault: one request and one reply for each stage of a round.
 
-The aggregator's requests carry no signature, because nobody trusts it; a vault checks what they say against the
-policy, its own ledger and other members' signatures. A reply is either a `Reply`, signed by its member for the round,
-the key epoch, the stage, the roster and the content, or `REFUSAL`, which is the same bytes whatever the reason.
+The aggregator's requests carry no signature, because nobody trusts it; a vault checks what they say against the policy,
+the studies that its operator accepted, its own ledger and other members' signatures. A reply is either a `Reply`,
+signed by its member for the round, the key epoch, the stage, the roster and the content, or `REFUSAL`, which is the
+same bytes whatever the reason.
 """
 
 from __future__ import annotations
@@ -37,13 +38,6 @@ class Proof(Message, frozen=True, kw_only=True):
     signature: bytes
 
 
-class Opening(Message, frozen=True, kw_only=True):
-    """What a round is about: the study in its canonical form, and the aggregator's call."""
-
-    study: bytes
-    call: RoundCall
-
-
 # Requests
 
 
@@ -59,13 +53,13 @@ class Hello(Message, frozen=True, kw_only=True):
 class SetUp(Message, frozen=True, kw_only=True):
     """To the leader: make the keys for this round, and seal them for its parties."""
 
-    opening: Opening
+    call: RoundCall
 
 
 class Submit(Message, frozen=True, kw_only=True):
     """To every party: send your upload. `bundle` is the party's own; `box` is for those who open answers."""
 
-    opening: Opening
+    call: RoundCall
     epoch: Epoch
     bundle: bytes
     box: Blob
@@ -86,7 +80,7 @@ class Relay(Message, frozen=True, kw_only=True):
 class Void(Message, frozen=True, kw_only=True):
     """To whoever can open the round, which has failed: never do so."""
 
-    opening: Opening
+    call: RoundCall
     epoch: Epoch
 
 

@@ -7,6 +7,7 @@ import logging
 import os
 import resource
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,8 +17,9 @@ from pathlib import Path
 from fheval.consortium import load_kit
 from fheval.engines import available_engines, load_engine
 from fheval.errors import FhevalError
+from fheval.party import prepare
+from fheval.party.accepted import AcceptedStudies
 from fheval.party.core import VaultCore, reason_of, utc_now
-from fheval.party.data_set import DataSet
 from fheval.party.ledger_place import ledger_file, open_ledger
 from fheval.party.listening import listening, passed_socket
 from fheval.party.server import VaultServer, log_kinds_only, stopped_by_signals
@@ -40,30 +42,47 @@ class VaultFiles:
             kit=kit, ledger=ledger, socket=ledger.with_name("vault.sock") if socket_path is None else socket_path
         )
 
+    @property
+    def studies(self) -> Path:
+        return self.ledger.with_name("studies.sqlite")
 
-def run_vault(files: VaultFiles, data: DataSet) -> None:
+
+def run_vault(files: VaultFiles) -> None:
     """Serve until SIGTERM or SIGINT; whatever cannot be used is refused before anybody can connect."""
     keep_memory_private()
     log_kinds_only()
     kit = load_kit(files.kit, now=utc_now())
-    data.check()
-    if data.path.stat().st_mode & 0o044:
-        _log.warning("%s can be read by other users. Close it: chmod 600 %s", data.path, data.path)
     names = available_engines()
     if not names:
         load_engine()  # says why none loads
-    with open_ledger(files.kit, kit.identity.name, files.ledger, now=utc_now()) as ledger:
+    with (
+        open_ledger(files.kit, kit.identity.name, files.ledger, now=utc_now()) as ledger,
+        AcceptedStudies.open(files.studies) as studies,
+    ):
         engines = {name: load_engine(name) for name in names}
-        core = VaultCore(kit, ledger, data, engines)
+        core = VaultCore(kit, ledger, studies, engines)
         with (
+            _preparing(files.studies),
             _listener(files.socket) as (listener, place),
             VaultServer(core.handle, listener) as server,
             stopped_by_signals(server, lambda: _reload(core, files.kit)),
         ):
             _log.info("The vault of %s listens on %s, policy version %d.", core.name, place, kit.policy.version)
-            _log.info("Rounds may ask about: %s.", data.columns.in_words())
+            accepted = [each.acceptance.study.name for each in studies.all()]
+            _log.info("It answers rounds of: %s.", ", ".join(accepted) or "no study yet; see fheval vault accept")
             server.serve()
     _log.info("The vault of %s has stopped.", core.name)
+
+
+@contextmanager
+def _preparing(studies: Path) -> Iterator[None]:
+    """A process of its own that prepares what has changed; it ends with this one, however that ends."""
+    command = [sys.executable, "-m", prepare.__name__, str(studies)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as child:  # noqa: S603 (this very Python, a module of ours)
+        try:
+            yield
+        finally:
+            child.terminate()
 
 
 def _reload(core: VaultCore, kit: Path) -> None:

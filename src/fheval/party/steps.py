@@ -1,20 +1,21 @@
 """What a vault does at each stage, once the request is in order: the content of the reply, and what the ledger notes.
 
-The steps themselves are the protocol's; a vault opens keys, counts data, and demands proof of what it is told about
-other members. Nothing here writes, and nothing here decides whether a stage was answered before: `core` does.
+The steps themselves are the protocol's; a vault opens keys, takes what was prepared, and demands proof of what it is
+told about other members. Nothing here decides whether a stage was answered before, or writes to the ledger: `core`
+does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from fheval.consortium import Kit
 from fheval.engines import Engine
 from fheval.errors import ConfigError, RemoteProtocolError
+from fheval.party.accepted import AcceptedStudies
 from fheval.party.context import RoundContext
-from fheval.party.data_set import DataSet
 from fheval.party.epoch import Keyring, make_keys
 from fheval.party.ledger import EpochBytes, Ledger, RoundRecord, Use
 from fheval.party.messages import Relay, Submit, Voided
@@ -36,20 +37,20 @@ class Answered:
 
 
 class Steps:
-    """A member's part in rounds, with its own kit, data and engines; reads the ledger."""
+    """A member's part in rounds, with its own kit, accepted studies and engines; reads the ledger."""
 
     def __init__(
         self,
         kit: Kit,
         ledger: Ledger,
-        data: DataSet,
+        studies: AcceptedStudies,
         engines: Mapping[str, Engine],
         rng: Randomness,
     ) -> None:
         self.kit = kit
         self.me = kit.identity.name
         self._ledger = ledger
-        self._data = data
+        self._studies = studies
         self._engines = engines
         self._rng = rng
         self._keyring = Keyring(kit, ledger)
@@ -61,24 +62,31 @@ class Steps:
         return Answered(answer=Answer(body=made), keys=EpochBytes(bundle=made.bundles[self.me], box=made.box))
 
     def submit(self, context: RoundContext, study: Study, message: Submit, *, now: datetime) -> Answered:
-        """Party: count, and hide the counts; from here on the data set has had its releases."""
+        """Party: hide the integers that were prepared; from here on the data have had their releases."""
         # Before any work is done: whoever calls rounds may name engines that are not there.
         self._engine(context)
         sealed = EpochBytes(bundle=message.bundle, box=bytes(message.box))
         secrets = self._keyring.admit(context, sealed, now=now)
-        if study.rounds is not None and self._ledger.rounds_of(study.hash()) >= study.rounds:
-            raise _refused(f"The study has had its {study.rounds} rounds")
-        counted = self._data.count(study, self._rng)
-        try:
-            study.require_rows(counted.share.rows)
-        except ConfigError:
-            raise _refused("This party has more rows than the study allows") from None
-        releases = releases_of(study)
+        self._require_turn(study, now)
+        accepted, releases = self._studies.ready(study.hash()), releases_of(study)
+        if accepted is None:
+            raise not_ready()
         # As many as are there already, and all but the last of this round's own.
-        self.kit.policy.check_release(self._ledger.releases(counted.data_set) + releases - 1)
-        seat = self._seat(context, secrets, contribution=counted.share.contribution)
+        self.kit.policy.check_release(self._ledger.releases(accepted.lineage) + releases - 1)
+        contribution = self._studies.take(study)
+        if contribution is None:
+            raise not_ready()
+        seat = self._seat(context, secrets, contribution=contribution)
         answer = context.protocol.answer(seat, Stage.SUBMIT, b"")
-        return Answered(answer=answer, keys=sealed, use=Use(data_set=counted.data_set, releases=releases))
+        return Answered(answer=answer, keys=sealed, use=Use(data_set=accepted.lineage, releases=releases))
+
+    def _require_turn(self, study: Study, now: datetime) -> None:
+        """Refuse one round too many, or too soon after the last one."""
+        if self._ledger.rounds_of(study.hash()) >= study.rounds:
+            raise _refused(f"The study has had its {study.rounds} rounds")
+        last = self._ledger.last_use(study.hash())
+        if study.every is not None and last is not None and now < last + timedelta(seconds=study.every):
+            raise _refused(f"The study has a round every {study.every} seconds at most, and had one at {last:%H:%M:%S}")
 
     def relay(
         self, context: RoundContext, stage: Stage, message: Relay, record: RoundRecord, *, now: datetime
@@ -126,6 +134,11 @@ class Steps:
                 "Agree on an engine that all members can load."
             )
         return self._engines[name]
+
+
+def not_ready() -> RemoteProtocolError:
+    """One error for a study that was never accepted and for one that nothing was prepared for."""
+    return _refused("The study is not accepted here, or not ready; fheval vault status tells which")
 
 
 def _refused(why: str) -> RemoteProtocolError:

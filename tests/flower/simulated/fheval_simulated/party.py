@@ -13,8 +13,8 @@ from flwr.app import Context
 from fheval.consortium import load_kit
 from fheval.engines import load_engine
 from fheval.flower.relay import make_app
+from fheval.party.accepted import AcceptedStudies
 from fheval.party.core import VaultCore, utc_now
-from fheval.party.data_set import DataSet
 from fheval.party.ledger import Ledger
 
 
@@ -22,10 +22,8 @@ def to_core(context: Context, request: bytes) -> bytes:
     """Ask the vault of the party that this simulated SuperNode stands for."""
     place = Path(os.environ["FHEVAL_SIMULATED"]) / f"member-{context.node_config['partition-id']:03}"
     engine = load_engine()
-    with Ledger.open(place / "ledger.db") as ledger:
-        core = VaultCore(
-            load_kit(place / "kit", now=utc_now()), ledger, DataSet(place / "data.csv"), {engine.name: engine}
-        )
+    with Ledger.open(place / "ledger.db") as ledger, AcceptedStudies.open(place / "studies.db") as studies:
+        core = VaultCore(load_kit(place / "kit", now=utc_now()), ledger, studies, {engine.name: engine})
         return core.handle(request)
 
 
