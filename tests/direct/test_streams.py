@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -329,7 +330,9 @@ def test_the_words_name_what_is_wrong(made: Consortium, tmp_path: Path) -> None:
     wrong_name, foreign = asyncio.run(play())
     assert "certificate for 127.0.0.1, and not for localhost" in wrong_name
     assert "did not issue" in foreign
-    assert "cannot be reached" in why_not(made, "127.0.0.1", 1)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens there
+        assert "cannot be reached" in why_not(made, "127.0.0.1", taken.getsockname()[1])
     with pytest.raises(ConfigError, match="no address"):
         made.relay("alder", 0, host="not an address")
 

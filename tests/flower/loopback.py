@@ -108,6 +108,7 @@ class Loopback:
 
     root: Path
     members: tuple[str, ...]
+    transport: str = "flower"
     port: int = field(default_factory=free_port)
     programs: dict[str, Program] = field(default_factory=dict)
 
@@ -170,7 +171,8 @@ class Loopback:
 
     def start_aggregator(self) -> Program:
         state, kit = str(self.root / "state"), str(self.kit("hub"))
-        return self.program("hub", "aggregator", "up", "--kit", kit, "--state", state, "--port", str(self.port))
+        place = ("--kit", kit, "--state", state, "--port", str(self.port), "--transport", self.transport)
+        return self.program("hub", "aggregator", "up", *place)
 
     def start_vault(self, name: str) -> Program:
         return self.program(f"vault-{name}", "vault", "--kit", str(self.kit(name)))
@@ -178,8 +180,9 @@ class Loopback:
     def start_party(self, name: str) -> Program:
         return self.program(
             f"party-{name}",
-            *("party", "up", "--kit", str(self.kit(name)), "--superlink", f"127.0.0.1:{self.port}"),
+            *("party", "up", "--kit", str(self.kit(name)), "--hub", f"127.0.0.1:{self.port}"),
             *("--vault", str(self.kit(name) / "vault" / "vault.sock"), "--state", str(self.root / f"flower-{name}")),
+            *("--transport", self.transport),
         )
 
     def start(self) -> None:
@@ -192,8 +195,9 @@ class Loopback:
         self.programs["hub"].wait_for("Ready for")
         for name in self.members:
             self.start_party(name)
+        connected = {"flower": "SuperNode ID", "direct": "Connected to"}[self.transport]
         for name in self.members:
-            self.programs[f"party-{name}"].wait_for("SuperNode ID")
+            self.programs[f"party-{name}"].wait_for(connected)
 
     def ask(self, *options: str) -> subprocess.Popen[str]:
         """Start a round."""
@@ -251,9 +255,9 @@ def summary_of(asked: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 @contextmanager
-def consortium(root: Path, members: Sequence[str], *policy: str) -> Iterator[Loopback]:
+def consortium(root: Path, members: Sequence[str], *policy: str, transport: str = "flower") -> Iterator[Loopback]:
     """A consortium that runs; with it ends everything that it has started."""
-    made = Loopback(root, tuple(members))
+    made = Loopback(root, tuple(members), transport)
     made.found(*policy)
     try:
         made.start()

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from fheval.aggregator.orders import Order
 from fheval.consortium import Rules, install_policy, install_study
 from fheval.consortium.authority import create_authority
 from fheval.consortium.enrolment import enrol_aggregator, enrol_with_new_keys
 from fheval.counting import Counts, Grid
-from fheval.flower.orders import Order
 from fheval.party.accepted import Acceptance, AcceptedStudies
 from fheval.party.columns import StudyColumns
 from fheval.party.ledger import Ledger

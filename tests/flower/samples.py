@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fheval.flower.orders import Order, Summary, TriedRound
+from fheval.aggregator.orders import Order, Summary, TriedRound
 
 ORDER = Order(
     kit="/kits/hub",

@@ -12,10 +12,11 @@ import pytest
 from flwr.app import Context, RecordDict, UserConfig
 from flwr.serverapp import Grid
 
+from fheval.aggregator.orders import Order, Summary
 from fheval.errors import CohortTooSmall, ConfigError
 from fheval.flower import exchange as exchange_module
-from fheval.flower.aggregator import carry_out, main
-from fheval.flower.orders import Order, Summary, place_order, read_end
+from fheval.flower.aggregator import main, play
+from fheval.flower.orders import place_order, read_end
 from fheval.flower.relay import make_app
 from fheval.flower.state import STATE_VARIABLE, Registered, Registry, State
 from flower.app_grid import AppGrid
@@ -70,7 +71,7 @@ def grid(parties: Parties, lossy: Lossy) -> AppGrid:
 
 
 def carry(grid: AppGrid, state: State, order: Order) -> Summary:
-    return carry_out(cast(Grid, grid), state, order)
+    return play(cast(Grid, grid), state, order)
 
 
 def auc(parties: Parties, name: str) -> float:

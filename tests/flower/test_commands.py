@@ -16,11 +16,11 @@ import msgspec
 import pytest
 
 from cli.session import Session
+from fheval.aggregator.orders import Order, Summary
 from fheval.cli import aggregator as aggregator_command
 from fheval.consortium import install_study
 from fheval.consortium.authority import load_authority
 from fheval.errors import ConfigError
-from fheval.flower.orders import Order, Summary
 from fheval.flower.state import State
 from fheval.flower.supernode import node_config
 from fheval.study import Study
@@ -74,7 +74,7 @@ def test_a_round_as_it_is_asked_for_by_default(
 def test_what_it_says_about_a_round(fheval: Session, parties: Parties, carried: Carried, tmp_path: Path) -> None:
     lines = evaluate(fheval, parties, tmp_path).out.splitlines()
     assert lines == [
-        f"Round {'ab' * 16} took 31 s in 7 exchanges.",
+        f"Round {'ab' * 16} took 31.4 s in 7 exchanges.",
         "Roster: member-000, member-001. Leader: member-001.",
         "Dropped out: member-002.",
         "An attempt led by member-002 failed: the leader member-002 failed. It has cost no release.",
@@ -207,7 +207,7 @@ def test_a_port_that_is_taken(fheval: Session, parties: Parties, tmp_path: Path)
 def test_a_signal_during_the_start_ends_it_cleanly(parties: Parties, tmp_path: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-m", "fheval", "aggregator", "up", "--kit", str(parties.root / "hub")]
     started = subprocess.Popen(
-        [*command, "--state", str(tmp_path / "state"), "--port", "1"],
+        [*command, "--state", str(tmp_path / "state"), "--port", "1", "--transport", "flower"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from fheval.aggregator.orders import Failure, OrderEnd
 from fheval.errors import CohortTooSmall, ConfigError, TransportError
 from fheval.flower import evaluation
 from fheval.flower.control import RunStatus
 from fheval.flower.evaluation import APP, evaluate
-from fheval.flower.orders import Failure, OrderEnd, read_order, write_end
+from fheval.flower.orders import read_order, write_end
 from fheval.flower.state import Running, State
 from flower.samples import ORDER, SUMMARY
 

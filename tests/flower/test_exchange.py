@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pytest
 from flwr.app import ConfigRecord, Error, Message, RecordDict
 
+from fheval.aggregator.orders import Post
 from fheval.aggregator.round_in_play import Exchange
 from fheval.flower import exchange as exchange_module
 from fheval.flower.exchange import FlowerExchange, online
@@ -71,7 +72,7 @@ def _quick(_as_an_app: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_replies_come_back_under_the_members_names() -> None:
     grid = Grid(dict.fromkeys(NODES.values(), "good"))
-    carried = post(grid, 30.0)
+    carried = Post(post(grid, 30.0))
     assert carried(asked()) == {name: b"from " + name.encode() for name in NODES}
     assert grid.pulls == 1
     assert (carried.exchanges, carried.sent, carried.received) == (1, 15, 30)

@@ -8,21 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from fheval.aggregator.orders import Failure, OrderEnd, keep_keys, kept_keys
 from fheval.aggregator.round_in_play import EpochKeys
 from fheval.engines.parameters import bfv_linear, plain_moduli
 from fheval.errors import CohortTooSmall, ConfigError, LocalProtocolError, TransportError
-from fheval.flower import evaluation
-from fheval.flower.orders import (
-    Failure,
-    OrderEnd,
-    clear_order,
-    keep_keys,
-    kept_keys,
-    place_order,
-    read_end,
-    read_order,
-    write_end,
-)
+from fheval.flower.orders import clear_order, place_order, read_end, read_order, write_end
 from fheval.flower.state import Registered, Registry, Running, State
 from fheval.party.messages import Epoch
 from fheval.protocols.round import PublicSetup
@@ -58,13 +48,13 @@ def test_an_outcome_is_there_or_not(state: State) -> None:
 
 def test_a_failure_keeps_its_kind_and_with_it_its_exit_status() -> None:
     with pytest.raises(CohortTooSmall, match="Only 2"):
-        evaluation._summary(OrderEnd(failure=Failure.of(CohortTooSmall("Only 2 members answered."))))
+        OrderEnd(failure=Failure.of(CohortTooSmall("Only 2 members answered."))).result()
     with pytest.raises(TransportError, match="without an outcome"):
-        evaluation._summary(OrderEnd())
+        OrderEnd().result()
 
 
 def test_keys_are_kept_for_the_next_round(state: State) -> None:
-    assert kept_keys(state, policy=b"one") is None
+    assert kept_keys(state.keys, policy=b"one") is None
     keys = EpochKeys(
         epoch=Epoch(id="ab" * 16, leader="birch"),
         parties=("alder", "birch", "cedar"),
@@ -75,11 +65,11 @@ def test_keys_are_kept_for_the_next_round(state: State) -> None:
         box=b"box",
         bundles={"alder": b"a", "birch": b"b", "cedar": b"c"},
     )
-    keep_keys(state, keys, policy=b"one")
-    assert kept_keys(state, policy=b"one") == keys
-    assert kept_keys(state, policy=b"two") is None
+    keep_keys(state.keys, keys, policy=b"one")
+    assert kept_keys(state.keys, policy=b"one") == keys
+    assert kept_keys(state.keys, policy=b"two") is None
     state.keys.write_bytes(state.keys.read_bytes()[:-1])
-    assert kept_keys(state, policy=b"one") is None
+    assert kept_keys(state.keys, policy=b"one") is None
 
 
 def test_the_directory_is_private_and_others_are_refused(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from fheval.aggregator.orders import Order, OrderEnd
 from fheval.flower.environment import flower_environment, flower_program
-from fheval.flower.orders import Order, OrderEnd, place_order, read_end
+from fheval.flower.orders import place_order, read_end
 from fheval.flower.processes import Child, free_port
 from fheval.flower.state import STATE_VARIABLE, State
 from flower.parties import Parties, make_parties

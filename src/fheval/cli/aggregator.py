@@ -1,4 +1,4 @@
-"""`fheval aggregator`: run the SuperLink that members connect to, and rounds among them."""
+"""`fheval aggregator`: run the hub that members connect to, and rounds among them."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from typing import Annotated
 import msgspec
 import typer
 
+from fheval.aggregator.orders import Order, Summary
 from fheval.cli import check_target, options, write_json
+from fheval.cli.transports import Transport, TransportName, log_to_standard_error
 from fheval.consortium import AggregatorKit, Policy, load_aggregator_kit
 from fheval.consortium.signed_study import require_playable
 from fheval.errors import ConfigError
 from fheval.flower.environment import require_flower
 from fheval.flower.evaluation import evaluate as carry_out
-from fheval.flower.orders import Order, Summary
 from fheval.flower.state import State
 from fheval.secrets import SystemRandomness
 from fheval.study import Study
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Run the aggregator of a consortium on Flower. It never learns a result; members see it in their vaults.",
+    help="Run the aggregator of a consortium. It never learns a result; members see it in their vaults.",
     epilog="Start with: fheval aggregator up --kit ./hub --host 0.0.0.0 --port 9092 --state ./state",
 )
 
@@ -31,7 +32,7 @@ KitDirectory = Annotated[Path, typer.Option("--kit", metavar="KIT", help="The ag
 StateDirectory = Annotated[
     Path,
     typer.Option(
-        "--state", metavar="DIR", help="Where SuperLink keeps its own files; made if missing.", show_default=False
+        "--state", metavar="DIR", help="Where it keeps files of its own; made if missing.", show_default=False
     ),
 ]
 
@@ -42,22 +43,48 @@ def up(
     state: StateDirectory,
     host: Annotated[str, typer.Option(help="The address to listen on for members.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port to listen on for members.")] = 9092,
+    transport: Transport = TransportName.DIRECT,
 ) -> None:
-    """Run SuperLink with TLS, for the members of the policy only, until Ctrl-C or SIGTERM."""
-    require_flower()
-    from fheval.flower.superlink import run_aggregator
-
+    """Take the connections of the policy's members, with TLS, until Ctrl-C or SIGTERM."""
     now = datetime.now(timezone.utc)
     loaded = load_aggregator_kit(kit, now=now)
-    members = len(loaded.policy.members)
-    run_aggregator(
-        loaded,
-        State.at(state),
-        host,
-        port,
-        now=now,
-        on_ready=lambda: typer.echo(f"Ready for {members} members of {loaded.policy.consortium} at {host}:{port}."),
-    )
+
+    def ready() -> None:
+        members, consortium = len(loaded.policy.members), loaded.policy.consortium
+        typer.echo(f"Ready for {members} members of {consortium} at {host}:{port}.")
+
+    if transport is TransportName.DIRECT:
+        from fheval.direct.service import run_hub
+
+        log_to_standard_error("fheval.hub")
+        run_hub(kit, state, host, port, on_ready=ready)
+    else:
+        require_flower()
+        from fheval.flower.superlink import run_aggregator
+
+        run_aggregator(loaded, State.at(state), host, port, now=now, on_ready=ready)
+
+
+@app.command(epilog="Example: fheval aggregator status --state ./state --json -")
+def status(state: StateDirectory, json_target: options.Json = None) -> None:
+    """Show who is connected since when, with which version and clock, and the last round."""
+    from fheval.direct.service import ask_status
+
+    check_target(json_target)
+    found = ask_status(state)
+    if json_target is not None:
+        write_json(json_target, msgspec.to_builtins(found))
+        return
+    studies = ", ".join(found.studies) or "none"
+    typer.echo(f"{found.consortium}, policy version {found.policy}, at {found.address}. Studies: {studies}.")
+    for each in found.members:
+        clock = "" if each.clock is None else f", clock {each.clock:+.1f} s"
+        there = f"since {each.since} from {each.peer}, fheval {each.fheval}{clock}"
+        typer.echo(f"{each.member}: {'not connected' if each.since is None else there}")
+    if found.running:
+        typer.echo("A round is running.")
+    if found.last is not None:
+        typer.echo(f"Last round: {found.last.round}, {len(found.last.roster)} members.")
 
 
 @app.command(epilog="Example: fheval aggregator evaluate --study sepsis-2026 --kit ./hub --state ./state --json -")
@@ -84,7 +111,6 @@ def evaluate(
     The study says all that is asked. Members answer those that their operators accepted; a new one goes into the kit
     with `fheval consortium update`.
     """
-    require_flower()
     check_target(json_target)
     loaded = load_aggregator_kit(kit, now=datetime.now(timezone.utc))
     order = Order(
@@ -96,7 +122,7 @@ def evaluate(
         patience=patience,
     )
     _require_playable(loaded.study(study), order.members, loaded.policy)
-    summary = carry_out(State.at(state), order)
+    summary = _carry_out(state, order)
     if json_target is not None:
         write_json(json_target, msgspec.to_builtins(summary))
     else:
@@ -113,6 +139,16 @@ def _require_playable(study: Study, members: Sequence[str], policy: Policy) -> N
     require_playable(study, study.round(call))
 
 
+def _carry_out(state: Path, order: Order) -> Summary:
+    """Have the aggregator that is up in this directory run the round, over whichever transport it serves."""
+    from fheval.direct.service import SOCKET, ask_round
+
+    if (state / SOCKET).exists():
+        return ask_round(state, order, lambda words: typer.echo(words, err=True))
+    require_flower()
+    return carry_out(State.at(state), order)
+
+
 def _chosen_members(kit: AggregatorKit, names: list[str] | None) -> tuple[str, ...]:
     all_names = tuple(record.name for record in kit.policy.members)
     for name in names or ():
@@ -122,7 +158,7 @@ def _chosen_members(kit: AggregatorKit, names: list[str] | None) -> tuple[str, .
 
 
 def _show(summary: Summary) -> None:
-    typer.echo(f"Round {summary.round} took {summary.seconds['total']:.0f} s in {summary.exchanges} exchanges.")
+    typer.echo(f"Round {summary.round} took {summary.seconds['total']:.1f} s in {summary.exchanges} exchanges.")
     typer.echo(f"Roster: {', '.join(summary.roster)}. Leader: {summary.leader}.")
     if summary.dropouts:
         typer.echo(f"Dropped out: {', '.join(summary.dropouts)}.")

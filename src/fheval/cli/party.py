@@ -1,23 +1,25 @@
-"""`fheval party`: run the SuperNode that connects a member's vault to the aggregator."""
+"""`fheval party`: connect a member's vault to the aggregator."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fheval.cli.transports import Transport, TransportName, say_with_time
 from fheval.consortium import transport_files
 from fheval.consortium.files import check_private_directory, private_subdirectory
+from fheval.errors import ConfigError
 from fheval.flower.environment import require_flower
 from fheval.flower.supernode import SuperNode, run_supernode
 from fheval.party.listening import answers
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Connect a member's vault to the aggregator, through Flower.",
-    epilog="Start with: fheval party up --kit ./kit --vault /run/fheval/vault.sock --superlink hub.example.org:9092 "
-    "--state ./state",
+    help="Connect a member's vault to the aggregator.",
+    epilog="Start with: fheval party up --kit ./kit --vault /run/fheval/vault.sock --hub hub.example.org:9092",
 )
 
 
@@ -27,8 +29,7 @@ def _party() -> None:
 
 
 @app.command(
-    epilog="Example: fheval party up --kit ./kit/supernode --vault /run/fheval/vault.sock "
-    "--superlink hub.example.org:9092 --state ./state"
+    epilog="Example: fheval party up --kit ./kit/supernode --vault /run/fheval/vault.sock --hub hub.example.org:9092"
 )
 def up(
     kit: Annotated[
@@ -38,26 +39,39 @@ def up(
         ),
     ],
     vault: Annotated[Path, typer.Option(metavar="SOCKET", help="The vault's Unix socket.", show_default=False)],
-    superlink: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where the aggregator listens.", show_default=False)
+    hub: Annotated[
+        str,
+        typer.Option(
+            "--hub", "--superlink", metavar="HOST:PORT", help="Where the aggregator listens.", show_default=False
+        ),
     ],
+    transport: Transport = TransportName.DIRECT,
     state: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where Flower keeps its own files; made if missing.", show_default=False)
-    ],
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="With flower: where it keeps files of its own; made if missing.", show_default=False
+        ),
+    ] = None,
 ) -> None:
-    """Run a SuperNode that relays bytes to the vault, until Ctrl-C or SIGTERM. It needs no other file of the kit."""
-    require_flower()
+    """Relay bytes between the aggregator and the vault, until Ctrl-C or SIGTERM. It needs no other file of the kit."""
+    if transport is TransportName.FLOWER:
+        require_flower()
+        if state is None:
+            raise ConfigError("With --transport flower, name a directory for Flower's files: --state DIR")
     inner = kit / "supernode"
     files = transport_files(inner if inner.is_dir() else kit)
     if not answers(vault):
         typer.echo(f"No vault answers on {vault} yet. Rounds will miss this member until one does.", err=True)
-    state.mkdir(parents=True, mode=0o700, exist_ok=True)
-    check_private_directory(state)
-    node = SuperNode(
-        key=files.key,
-        authority=files.authority,
-        vault=vault,
-        superlink=superlink,
-        home=private_subdirectory(state / "flwr"),
-    )
-    run_supernode(node, typer.echo)
+    if state is None or transport is TransportName.DIRECT:
+        from fheval.direct.relay import Relay
+        from fheval.direct.signals import until_told
+
+        relay = Relay(hub=hub, files=files, vault=vault, say=say_with_time)
+        relay.credentials()  # a kit that cannot connect is refused at once
+        asyncio.run(until_told(relay.run()))
+    else:
+        state.mkdir(parents=True, mode=0o700, exist_ok=True)
+        check_private_directory(state)
+        home = private_subdirectory(state / "flwr")
+        node = SuperNode(key=files.key, authority=files.authority, vault=vault, superlink=hub, home=home)
+        run_supernode(node, typer.echo)

@@ -104,13 +104,17 @@ class AggregatorKit:
 
     def study(self, name: str) -> Study:
         """The signed study of this name."""
-        paths = {path.stem: path for path in (self.directory / STUDIES).glob("*.fhev")}
+        paths = self.studies()
         if name not in paths:
             raise ConfigError(
                 f"The kit has no study {name!r}; it has: {', '.join(sorted(paths)) or 'none'}. "
                 f"Get it from the authority, then: fheval consortium update {self.directory} STUDY.fhev"
             )
         return open_study(files.read_public(paths[name]), self.anchor)
+
+    def studies(self) -> dict[str, Path]:
+        """The file of each signed study, by the study's name."""
+        return {path.stem: path for path in (self.directory / STUDIES).glob("*.fhev")}
 
     def supernode_keys(self) -> dict[str, Path]:
         """The public-key file of each member's SuperNode."""

@@ -6,28 +6,23 @@ The registry says where to send a member's messages. Who has answered, only the 
 from __future__ import annotations
 
 import os
-import time
 from datetime import datetime, timezone
 from pathlib import Path
 
-import msgspec
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fheval.aggregator.conductor import conduct, drive
+from fheval.aggregator.orders import Failure, Order, OrderEnd, Post, Summary, carry_out
 from fheval.aggregator.round_in_play import Exchange
 from fheval.consortium import load_aggregator_kit
-from fheval.engines import load_engine
 from fheval.errors import ConfigError, FhevalError, RemoteProtocolError
 from fheval.flower import orders
 from fheval.flower.exchange import FlowerExchange, connected, online
-from fheval.flower.orders import Failure, Order, OrderEnd, Summary, TriedRound
 from fheval.flower.state import STATE_VARIABLE, Registry, State
 from fheval.party.context import read_reply
 from fheval.party.messages import Hello, request
 from fheval.protocols.base import Stage
 from fheval.secrets import SystemRandomness
-from fheval.version import __version__
 
 _CHALLENGE_BYTES = 32
 
@@ -43,41 +38,19 @@ def main(grid: Grid, context: Context) -> None:
     name = str(context.run_config["order"])
     order = orders.read_order(state, name)
     try:
-        summary = carry_out(grid, state, order)
+        summary = play(grid, state, order)
     except FhevalError as error:
         orders.write_end(state, name, OrderEnd(failure=Failure.of(error)))
         raise
     orders.write_end(state, name, OrderEnd(summary=summary))
 
 
-def carry_out(grid: Grid, state: State, order: Order) -> Summary:
+def play(grid: Grid, state: State, order: Order) -> Summary:
     """One evaluation among the members that are connected, and what the operator is told of it."""
-    start = time.monotonic()
     kit = load_aggregator_kit(Path(order.kit), now=datetime.now(timezone.utc))
-    policy, study = kit.policy, kit.study(order.study)
     nodes = _addresses(grid, state.read_registry(), order)
-    engine = load_engine(order.engine)
-    post = FlowerExchange(grid, nodes, order.timeout)
-    keys = orders.kept_keys(state, policy=policy.hash())
-    report = drive(conduct(study, sorted(nodes), policy, engine, SystemRandomness(), keys=keys), post)
-    orders.keep_keys(state, report.keys, policy=policy.hash())
-    return Summary(
-        round=report.round.id,
-        protocol=report.round.protocol,
-        engine=report.round.engine,
-        decision_points=len(study.grid),
-        precision="exact" if report.round.precision is None or report.round.sums else report.round.precision,
-        roster=report.roster,
-        # Those who were not even connected count as well.
-        dropouts=tuple(name for name in order.members if name not in report.roster),
-        confirmed=report.confirmed,
-        leader=report.round.leader,
-        attempts=msgspec.convert(report.attempts, tuple[TriedRound, ...], from_attributes=True),
-        exchanges=post.exchanges,
-        seconds={"total": time.monotonic() - start, **post.seconds},
-        bytes={"sent": post.sent, "received": post.received},
-        fheval=__version__,
-    )
+    post = Post(FlowerExchange(grid, nodes, order.timeout))
+    return carry_out(order, kit, sorted(nodes), post, state.keys)
 
 
 def _addresses(grid: Grid, registry: Registry, order: Order) -> dict[str, int]:

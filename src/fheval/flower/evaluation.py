@@ -7,11 +7,11 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from fheval import errors
 from fheval.aggregator.conductor import DEFAULT_ATTEMPTS
-from fheval.errors import ConfigError, FhevalError, TransportError
+from fheval.aggregator.orders import Order, OrderEnd, Summary
+from fheval.errors import ConfigError, TransportError
 from fheval.flower.control import Control
-from fheval.flower.orders import Failure, Order, OrderEnd, Summary, clear_order, place_order, read_end
+from fheval.flower.orders import clear_order, place_order, read_end
 from fheval.flower.processes import interrupted_by_sigterm
 from fheval.flower.state import State
 from fheval.secrets import SystemRandomness
@@ -26,11 +26,6 @@ _ASK_EVERY = 20.0
 _SLACK = 180.0
 # Set-up, submit, pads, result (asked twice at most) and broadcast; two to void what has failed.
 _EXCHANGES = 8
-
-_KINDS: dict[str, type[FhevalError]] = {
-    kind.__name__: kind
-    for kind in (errors.CohortTooSmall, ConfigError, errors.EngineError, errors.InputError, errors.LocalProtocolError)
-}
 
 
 def evaluate(state: State, order: Order) -> Summary:
@@ -52,7 +47,7 @@ def evaluate(state: State, order: Order) -> Summary:
                 raise
         finally:
             clear_order(state, name)
-    return _summary(end)
+    return end.result()
 
 
 def _wait(state: State, name: str, control: Control, run: int, aggregator: int, order: Order) -> OrderEnd:
@@ -83,10 +78,3 @@ def _runs(pid: int) -> bool:
         # One that we may not send signals to is there all the same.
         return isinstance(error, PermissionError)
     return True
-
-
-def _summary(end: OrderEnd) -> Summary:
-    if end.summary is None:
-        failure = end.failure or Failure(kind="", message="The round ended without an outcome. Try again.")
-        raise _KINDS.get(failure.kind, TransportError)(failure.message)
-    return end.summary

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -23,7 +22,7 @@ _LONGER = 600.0
 
 
 class FlowerExchange:
-    """Carries exchanges to the members' SuperNodes, and notes how long each took and how much was sent.
+    """Carries exchanges to the members' SuperNodes.
 
     `nodes` says where to send; who has answered, only the signature in the reply tells.
     """
@@ -32,22 +31,13 @@ class FlowerExchange:
         self._grid = grid
         self._nodes = nodes
         self._timeout = timeout
-        self.seconds: defaultdict[str, float] = defaultdict(float)
-        self.sent = 0
-        self.received = 0
-        self.exchanges = 0
 
     def __call__(self, exchange: Exchange) -> dict[str, bytes]:
         """Send an exchange and return the replies that came in time; whoever is missing has dropped out."""
         start = time.monotonic()
         requests = {name: data for name, data in exchange.requests.items() if name in self._nodes}
         waiting = self._push(requests, f"{exchange.round[:8]}-{exchange.stage.value}")
-        replies = self._pull(waiting, start + self._timeout)
-        self.exchanges += 1
-        self.sent += sum(map(len, requests.values()))
-        self.received += sum(map(len, replies.values()))
-        self.seconds[exchange.stage.value] += time.monotonic() - start
-        return replies
+        return self._pull(waiting, start + self._timeout)
 
     def _push(self, requests: Mapping[str, bytes], group: str) -> dict[str, str]:
         """Send the requests, and return whose reply each message id stands for."""

@@ -7,75 +7,10 @@ from __future__ import annotations
 
 import msgspec
 
-from fheval.aggregator.round_in_play import EpochKeys
+from fheval.aggregator.orders import Order, OrderEnd
 from fheval.consortium.files import replace_public
-from fheval.errors import FhevalError, LocalProtocolError
+from fheval.errors import LocalProtocolError
 from fheval.flower.state import State
-
-
-class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """One evaluation: which study of the kit, among whom, and how long to wait for them.
-
-    `timeout` bounds each exchange, `patience` the wait for members that are not connected yet.
-    """
-
-    kit: str
-    members: tuple[str, ...]
-    study: str
-    engine: str | None
-    timeout: float
-    patience: float
-
-
-class TriedRound(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt: its round, its leader, and why it failed, if it did; one that is `void` has cost no release."""
-
-    round: str
-    leader: str
-    failure: str | None
-    void: bool
-
-
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What the aggregator knows of an evaluation. The result is not among it."""
-
-    round: str
-    protocol: str
-    engine: str
-    decision_points: int
-    precision: float | str
-    roster: tuple[str, ...]
-    dropouts: tuple[str, ...]
-    confirmed: tuple[str, ...]
-    leader: str
-    attempts: tuple[TriedRound, ...]
-    exchanges: int
-    seconds: dict[str, float]
-    bytes: dict[str, int]
-    fheval: str
-
-
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why there was no round: the sentence, and the kind of error it was."""
-
-    kind: str
-    message: str
-
-    @classmethod
-    def of(cls, error: FhevalError) -> Failure:
-        return cls(kind=type(error).__name__, message=str(error))
-
-
-class OrderEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How an order ended: one of the two."""
-
-    summary: Summary | None = None
-    failure: Failure | None = None
-
-
-class _KeptKeys(msgspec.Struct, frozen=True, kw_only=True):
-    policy: bytes
-    keys: EpochKeys
 
 
 def place_order(state: State, name: str, order: Order) -> None:
@@ -106,17 +41,3 @@ def clear_order(state: State, name: str) -> None:
     """As `evaluate`: leave nothing behind."""
     state.request(name).unlink(missing_ok=True)
     state.outcome(name).unlink(missing_ok=True)
-
-
-def keep_keys(state: State, keys: EpochKeys, *, policy: bytes) -> None:
-    """As the ServerApp: keep what later rounds under the policy of this hash may use again. It opens nothing."""
-    replace_public(state.keys, msgspec.msgpack.encode(_KeptKeys(policy=policy, keys=keys)))
-
-
-def kept_keys(state: State, *, policy: bytes) -> EpochKeys | None:
-    """As the ServerApp: what an earlier round has left, if it can still be read and the policy is still the same."""
-    try:
-        kept = msgspec.msgpack.decode(state.keys.read_bytes(), type=_KeptKeys)
-    except (FileNotFoundError, msgspec.DecodeError, ValueError):
-        return None
-    return kept.keys if kept.policy == policy else None

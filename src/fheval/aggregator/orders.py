@@ -1,0 +1,167 @@
+"""One evaluation, from the order to the summary that the operator reads, whatever carries the bytes."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from fheval import errors
+from fheval.aggregator.conductor import conduct, drive
+from fheval.aggregator.round_in_play import EpochKeys, Exchange
+from fheval.consortium import AggregatorKit
+from fheval.consortium.files import replace_public
+from fheval.engines import load_engine
+from fheval.errors import FhevalError, TransportError
+from fheval.secrets import SystemRandomness
+from fheval.version import __version__
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """One evaluation: which study of the kit, among whom, and how long to wait for them.
+
+    `timeout` bounds each exchange, `patience` the wait for members that are not connected yet.
+    """
+
+    kit: str
+    members: tuple[str, ...]
+    study: str
+    engine: str | None
+    timeout: float
+    patience: float
+
+
+class TriedRound(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt: its round, its leader, and why it failed, if it did; one that is `void` has cost no release."""
+
+    round: str
+    leader: str
+    failure: str | None
+    void: bool
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What the aggregator knows of an evaluation. The result is not among it."""
+
+    round: str
+    protocol: str
+    engine: str
+    decision_points: int
+    precision: float | str
+    roster: tuple[str, ...]
+    dropouts: tuple[str, ...]
+    confirmed: tuple[str, ...]
+    leader: str
+    attempts: tuple[TriedRound, ...]
+    exchanges: int
+    seconds: dict[str, float]
+    bytes: dict[str, int]
+    fheval: str
+
+
+_KINDS: dict[str, type[FhevalError]] = {
+    kind.__name__: kind
+    for kind in (
+        errors.CohortTooSmall,
+        errors.ConfigError,
+        errors.EngineError,
+        errors.InputError,
+        errors.LocalProtocolError,
+    )
+}
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why there was no round: the sentence, and the kind of error it was."""
+
+    kind: str
+    message: str
+
+    @classmethod
+    def of(cls, error: FhevalError) -> Failure:
+        return cls(kind=type(error).__name__, message=str(error))
+
+
+class OrderEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """How an order ended: one of the two."""
+
+    summary: Summary | None = None
+    failure: Failure | None = None
+
+    def result(self) -> Summary:
+        """The summary; where there is none, the error that there was instead is raised."""
+        if self.summary is None:
+            failure = self.failure or Failure(kind="", message="The round ended without an outcome. Try again.")
+            raise _KINDS.get(failure.kind, TransportError)(failure.message)
+        return self.summary
+
+
+class Post:
+    """Carries exchanges with `carry`, and notes how long each took and how much was sent."""
+
+    def __init__(self, carry: Callable[[Exchange], dict[str, bytes]]) -> None:
+        self._carry = carry
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.sent = 0
+        self.received = 0
+        self.exchanges = 0
+
+    def __call__(self, exchange: Exchange) -> dict[str, bytes]:
+        start = time.monotonic()
+        replies = self._carry(exchange)
+        self.exchanges += 1
+        self.sent += sum(map(len, exchange.requests.values()))
+        self.received += sum(map(len, replies.values()))
+        self.seconds[exchange.stage.value] += time.monotonic() - start
+        return replies
+
+
+def carry_out(order: Order, kit: AggregatorKit, members: Sequence[str], post: Post, keys: Path) -> Summary:
+    """One evaluation among the members that are there, and what the operator is told of it.
+
+    `keys` is the file in which the epoch's public keys wait for the next round.
+    """
+    start = time.monotonic()
+    policy, study, engine = kit.policy, kit.study(order.study), load_engine(order.engine)
+    kept = kept_keys(keys, policy=policy.hash())
+    report = drive(conduct(study, sorted(members), policy, engine, SystemRandomness(), keys=kept), post)
+    keep_keys(keys, report.keys, policy=policy.hash())
+    return Summary(
+        round=report.round.id,
+        protocol=report.round.protocol,
+        engine=report.round.engine,
+        decision_points=len(study.grid),
+        precision="exact" if report.round.precision is None or report.round.sums else report.round.precision,
+        roster=report.roster,
+        # Those who were not even connected count as well.
+        dropouts=tuple(name for name in order.members if name not in report.roster),
+        confirmed=report.confirmed,
+        leader=report.round.leader,
+        attempts=msgspec.convert(report.attempts, tuple[TriedRound, ...], from_attributes=True),
+        exchanges=post.exchanges,
+        seconds={"total": time.monotonic() - start, **post.seconds},
+        bytes={"sent": post.sent, "received": post.received},
+        fheval=__version__,
+    )
+
+
+class _KeptKeys(msgspec.Struct, frozen=True, kw_only=True):
+    policy: bytes
+    keys: EpochKeys
+
+
+def keep_keys(path: Path, keys: EpochKeys, *, policy: bytes) -> None:
+    """Keep what later rounds under the policy of this hash may use again. It opens nothing."""
+    replace_public(path, msgspec.msgpack.encode(_KeptKeys(policy=policy, keys=keys)))
+
+
+def kept_keys(path: Path, *, policy: bytes) -> EpochKeys | None:
+    """What an earlier round has left, if it can still be read and the policy is still the same."""
+    try:
+        kept = msgspec.msgpack.decode(path.read_bytes(), type=_KeptKeys)
+    except (FileNotFoundError, msgspec.DecodeError, ValueError):
+        return None
+    return kept.keys if kept.policy == policy else None

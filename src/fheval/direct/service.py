@@ -1,0 +1,277 @@
+"""`fheval aggregator up`: the hub as a process, and the socket on which `evaluate` and `status` ask it.
+
+The socket lies in the state directory, for this user alone. A request is a line of JSON; what comes back are lines of
+JSON: words on how it goes, then the outcome. One round runs at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from socket import AF_UNIX, SOCK_STREAM, socket
+
+import msgspec
+
+from fheval.aggregator.orders import Failure, Order, OrderEnd, Post, Summary, carry_out
+from fheval.aggregator.round_in_play import Exchange
+from fheval.consortium import AggregatorKit, MemberRecord, load_aggregator_kit
+from fheval.consortium.files import check_private_directory
+from fheval.direct.hub import Hub, listening
+from fheval.direct.signals import until_told
+from fheval.errors import ConfigError, FhevalError, LocalProtocolError, TransportError
+from fheval.version import __version__
+
+SOCKET = "hub.sock"
+
+_LINE_LIMIT = 1 << 20
+
+_log = logging.getLogger("fheval.hub")
+
+
+class StatusRequest(msgspec.Struct, frozen=True, tag="status"):
+    """Who is connected, since when?"""
+
+
+class Evaluate(msgspec.Struct, frozen=True, tag="evaluate"):
+    """Run one round, as the order says."""
+
+    order: Order
+
+
+class Said(msgspec.Struct, frozen=True, tag="said"):
+    """How it goes, for the operator's eyes."""
+
+    words: str
+
+
+class Ended(msgspec.Struct, frozen=True, tag="ended"):
+    """How an order ended."""
+
+    end: OrderEnd
+
+
+class Connected(msgspec.Struct, frozen=True, kw_only=True):
+    """One member as the hub sees it; `clock` is by how many seconds its clock is ahead of the hub's."""
+
+    member: str
+    since: str | None
+    peer: str | None
+    fheval: str | None
+    clock: float | None
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True, tag="standing"):
+    """The hub at this moment; the last round names who took part, and no result."""
+
+    consortium: str
+    policy: int
+    studies: tuple[str, ...]
+    address: str
+    fheval: str
+    members: tuple[Connected, ...]
+    running: bool
+    last: Summary | None
+
+
+# What is asked on the socket, and what is told there.
+Asked = StatusRequest | Evaluate
+Told = Said | Ended | Status
+
+
+class Service:
+    """One hub: its kit, its streams, and the round that is running."""
+
+    def __init__(self, kit: Path, state: Path) -> None:
+        self._directory = kit
+        self._state = state
+        self.kit = load_aggregator_kit(kit, now=_now())
+        self.hub = Hub(self._members)
+        self.address = ""
+        self._last: Summary | None = None
+        self._playing = asyncio.Lock()
+
+    def _members(self) -> Mapping[str, MemberRecord]:
+        return {record.name: record for record in self.kit.policy.members}
+
+    async def refresh(self) -> AggregatorKit:
+        """Read the kit again: a new policy or study holds from the next round on, and who was removed is dismissed."""
+        self.kit = load_aggregator_kit(self._directory, now=_now())
+        await self.hub.dismiss_strangers()
+        return self.kit
+
+    async def answer(self, asked: Asked, say: Callable[[Told], None]) -> None:
+        if isinstance(asked, StatusRequest):
+            say(self.status())
+            return
+        if self._playing.locked():
+            busy = TransportError("A round is running already. Try again when it has ended.")
+            say(Ended(OrderEnd(failure=Failure.of(busy))))
+            return
+        async with self._playing:
+            try:
+                self._last = await self._evaluate(asked.order, lambda words: say(Said(words)))
+                end = OrderEnd(summary=self._last)
+            except FhevalError as error:
+                end = OrderEnd(failure=Failure.of(error))
+        say(Ended(end))
+
+    async def _evaluate(self, order: Order, say: Callable[[str], None]) -> Summary:
+        kit = await self.refresh()
+        there = await self.hub.present(frozenset(order.members), order.patience)
+        missing = [name for name in order.members if name not in there]
+        if missing:
+            say(f"Not connected: {', '.join(missing)}.")
+        loop = asyncio.get_running_loop()
+        post = Post(lambda exchange: self._carry(loop, exchange, order.timeout, say))
+        return await asyncio.to_thread(carry_out, order, kit, there, post, self._state / "keys")
+
+    def _carry(
+        self, loop: asyncio.AbstractEventLoop, asked: Exchange, seconds: float, say: Callable[[str], None]
+    ) -> dict[str, bytes]:
+        """One exchange, from the thread that plays the aggregator's part."""
+        whole = len(asked.requests)
+        say(f"{asked.stage.value}: asking {whole} member{'s' if whole > 1 else ''}")
+        carried = asyncio.run_coroutine_threadsafe(self.hub.exchange(asked, seconds), loop)
+        replies = carried.result()
+        silent = sorted(set(asked.requests) - set(replies))
+        if silent:
+            say(f"{asked.stage.value}: no answer from {', '.join(silent)}")
+        return replies
+
+    def status(self) -> Status:
+        members = []
+        for name in sorted(self._members()):
+            stream = self.hub.streams.get(name)
+            members.append(
+                Connected(
+                    member=name,
+                    since=None if stream is None else _moment(stream.since),
+                    peer=None if stream is None else stream.peer,
+                    fheval=None if stream is None else stream.arrival.fheval,
+                    clock=None if stream is None else round(stream.clock_difference, 3),
+                )
+            )
+        return Status(
+            consortium=self.kit.policy.consortium,
+            policy=self.kit.policy.version,
+            studies=tuple(sorted(self.kit.studies())),
+            address=self.address,
+            fheval=__version__,
+            members=tuple(members),
+            running=self._playing.locked(),
+            last=self._last,
+        )
+
+
+async def serve(kit: Path, state: Path, host: str, port: int, *, on_ready: Callable[[], None]) -> None:
+    """Run a hub until it is cancelled."""
+    service = Service(kit, state)
+    async with (
+        listening(service.hub, service.kit, kit / "authority.pem", host, port) as bound,
+        _answering(state / SOCKET, service),
+    ):
+        service.address = f"{host}:{bound}"
+        on_ready()
+        await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def _answering(path: Path, service: Service) -> AsyncIterator[None]:
+    """Answer `evaluate` and `status` on a socket that only this user can open."""
+
+    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        def say(told: Told) -> None:
+            writer.write(msgspec.json.encode(told) + b"\n")
+
+        with suppress(ConnectionError, ValueError, msgspec.DecodeError, asyncio.IncompleteReadError):
+            asked = msgspec.json.decode(await reader.readline(), type=Asked)
+            await service.answer(asked, say)
+            await writer.drain()
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    path.unlink(missing_ok=True)
+    before = os.umask(0o177)
+    try:
+        server = await asyncio.start_unix_server(one, path, limit=_LINE_LIMIT)
+    finally:
+        os.umask(before)
+    try:
+        yield
+    finally:
+        server.close()
+        path.unlink(missing_ok=True)
+
+
+def run_hub(kit: Path, state: Path, host: str, port: int, *, on_ready: Callable[[], None]) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    state.mkdir(parents=True, mode=0o700, exist_ok=True)
+    check_private_directory(state)
+    with _alone(state):
+        asyncio.run(until_told(serve(kit, state, host, port, on_ready=on_ready)))
+
+
+@contextmanager
+def _alone(state: Path) -> Iterator[None]:
+    """Refuse to run two hubs in one directory."""
+    descriptor = os.open(state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ConfigError(
+            f"An aggregator is already up in {state}. Stop it, or name another --state directory."
+        ) from None
+    else:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def ask_status(state: Path) -> Status:
+    """As `status`: how the hub in a state directory stands."""
+    told = _ask(state, StatusRequest(), lambda _: None)
+    if not isinstance(told, Status):
+        raise LocalProtocolError("The hub answered something else than it was asked. Use one version of fheval.")
+    return told
+
+
+def ask_round(state: Path, order: Order, on_said: Callable[[str], None]) -> Summary:
+    """As `evaluate`: have the hub in a state directory carry out an order, and hear how it goes."""
+    told = _ask(state, Evaluate(order), on_said)
+    if not isinstance(told, Ended):
+        raise LocalProtocolError("The hub answered something else than it was asked. Use one version of fheval.")
+    return told.end.result()
+
+
+def _ask(state: Path, asked: Asked, on_said: Callable[[str], None]) -> Ended | Status:
+    with socket(AF_UNIX, SOCK_STREAM) as connection:
+        try:
+            connection.connect(str(state / SOCKET))
+        except OSError:
+            raise ConfigError(
+                f"No aggregator is up in {state}. Start one: fheval aggregator up --state {state} …"
+            ) from None
+        connection.sendall(msgspec.json.encode(asked) + b"\n")
+        with connection.makefile("rb") as lines:
+            for line in lines:
+                told: Told = msgspec.json.decode(line, type=Told)
+                if not isinstance(told, Said):
+                    return told
+                on_said(told.words)
+    raise TransportError("The aggregator stopped before the round ended. Start it and try again.")
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def _moment(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
