@@ -65,6 +65,10 @@ Window = tuple[Fraction, Fraction]
 Windows = Sequence[Mapping[str, Window]]
 
 
+class GaveUp(Exception):  # noqa: N818 (nobody's error)
+    """There are too many places to look: whoever has not looked everywhere does not know that one set is all."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountsFound:
     """How often the counts behind a study's numbers were found, and what the study was said to reveal."""
@@ -98,8 +102,8 @@ def smallest_denominator(windows: Sequence[Window], most: int) -> tuple[int, ...
     """The smallest D with whole numerators in all windows, and these."""
     denominators = np.arange(1, most + 1)
     whole = np.ones(most, dtype=np.bool_)
-    for low, high in windows:
-        whole &= np.ceil(float(low) * denominators - 1e-9) <= np.floor(float(high) * denominators + 1e-9)
+    for window in windows:
+        whole &= _has_numerator(window, denominators)
     for found in (np.flatnonzero(whole) + 1).tolist():
         numerators = tuple(ceil(low * found) for low, _ in windows)
         if all(top <= high * found for top, (_, high) in zip(numerators, windows, strict=True)):
@@ -126,9 +130,15 @@ def matrices(windows: Mapping[str, Window], rows: int, positives: Sequence[int] 
     if bounds is None:
         return
     (first, last), (least, most) = bounds
-    tried = range(first, last + 1) if positives is None else [p for p in positives if first <= p <= last]
-    # From the middle, where most matrices lie.
-    for number in sorted(tried, key=lambda each: abs(2 * each - first - last))[:_PATIENCE]:
+    tried = np.arange(max(first, 1), min(last, rows - 1) + 1) if positives is None else np.array(positives)
+    tried = tried[(first <= tried) & (tried <= last)]
+    if "recall" in windows:
+        tried = tried[_has_numerator(windows["recall"], tried)]
+    if "specificity" in windows:
+        tried = tried[_has_numerator(windows["specificity"], rows - tried)]
+    if len(tried) > _PATIENCE:
+        raise GaveUp
+    for number in tried.tolist():
         tps = np.arange(max(least, 0), min(most, number) + 1)
         low, high = np.zeros(len(tps)), np.full(len(tps), float(rows - number))
         for tp, fp, fn, tn in inequalities:
@@ -148,6 +158,12 @@ def matrices(windows: Mapping[str, Window], rows: int, positives: Sequence[int] 
                 matrix = (true, false, number - true, rows - number - false)
                 if min(matrix) >= 0 and _fits(matrix, windows):
                     yield matrix
+
+
+def _has_numerator(window: Window, wholes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """For which denominators a whole numerator lies in the window."""
+    found: NDArray[np.bool_] = np.ceil(float(window[0]) * wholes - 1e-9) <= np.floor(float(window[1]) * wholes + 1e-9)
+    return found
 
 
 def _fits(matrix: Matrix, windows: Mapping[str, Window]) -> bool:
@@ -245,7 +261,10 @@ def _by_matrices(windows: Windows, truth: Sequence[Matrix], rows: int) -> bool:
     positives: list[int] | None = None
     found: list[Matrix] = []
     for each, matrix in zip(windows, truth, strict=True):
-        found = list(islice(matrices(each, rows, positives), _ENOUGH if len(windows) == 1 else _PATIENCE))
+        try:
+            found = list(islice(matrices(each, rows, positives), _ENOUGH if len(windows) == 1 else _PATIENCE))
+        except GaveUp:
+            return False
         if matrix not in found:
             return False
         # The next matrix is over the same rows: only these numbers of positives are left.
@@ -337,8 +356,7 @@ def absent_partys_counts(names: Sequence[str], rows: int, precision: float, trie
         others = tuple(max(0, a - b) for a, b in zip(all_of_them, absent, strict=True))
         both = [all_of_them, (others[0], others[1], others[2], others[3])]
         found += all(
-            list(_up_to_two(matrices(released_windows([each], names, precision, 1, rng)[0], sum(each)))) == [each]
-            for each in both
+            _by_matrices(released_windows([each], names, precision, 1, rng), [each], sum(each)) for each in both
         )
     return CountsFound(
         name="an absent party's own counts: " + ", ".join(names),
