@@ -212,18 +212,18 @@ def test_sheets_are_filled_one_after_the_other(shape: list[list[int]], slots: in
     products = sum(lengths)
     assert plan.source.tolist() == list(range(products))
     assert plan.ends == tuple(np.cumsum([sum(group) for group in shape]))
-    left, right, stretches = np.split(np.arange(2 * products + len(lengths), dtype=np.uint64), [products, 2 * products])
-    sheets = plan.lay(left, stretches, right)
+    needed = 2 * products + len(lengths) + len(shape)
+    bounds = [products, 2 * products, needed - len(shape)]
+    left, right, stretches, groups = np.split(np.arange(needed, dtype=np.uint64), bounds)
+    sheets = plan.lay(left, stretches, groups, right)
     assert [len(sheet) for sheet in sheets] == plan.ciphertexts
     assert len(sheets) == plan.sheets
     # Everything is there, once, and no ciphertext has more than it holds.
-    assert sorted(np.concatenate([data for sheet in sheets for data in sheet]).tolist()) == list(
-        range(2 * products + len(lengths))
-    )
+    assert sorted(np.concatenate([data for sheet in sheets for data in sheet]).tolist()) == list(range(needed))
     assert max(len(data) for sheet in sheets for data in sheet) <= slots
-    if 2 * products + len(lengths) <= slots:
+    if needed <= slots:
         assert plan.ciphertexts == [1]
-        assert plan.used == 2 * products + len(lengths)
+        assert plan.used == needed
     else:
         # A right factor lies on its left one.
         for sheet in sheets:
@@ -235,7 +235,7 @@ def test_sheets_are_filled_one_after_the_other(shape: list[list[int]], slots: in
 @given(SHAPES, st.integers(3, 200), st.data())
 @settings(max_examples=200)
 def test_sums_go_by_groups_as_products_do(shape: list[list[int]], slots: int, data: st.DataObject) -> None:
-    """Σ w·(left + right) + what is in the stretches' slots, group by group, folded or not."""
+    """Left and right factors, and what is in the slots of stretches and of groups, group by group, folded or not."""
     plan, prime = planned(shape, slots), 97
     count = len(plan.source)
     numbers = st.lists(st.integers(0, prime - 1), min_size=count, max_size=count)
@@ -246,13 +246,13 @@ def test_sums_go_by_groups_as_products_do(shape: list[list[int]], slots: int, da
     for group in shape:
         pairs = [(next(weight), [next(each) for _ in range(length)]) for length in group]
         products.append(sum(w * a * b for w, some in pairs for a, b in some) % prime)
-        sums.append(sum(w + sum(a + b for a, b in some) for w, some in pairs) % prime)
+        sums.append((7 + sum(w + sum(a + b for a, b in some) for w, some in pairs)) % prime)
     weighted = field.multiply(plan.spread(weights), left, prime)
     assert plan.by_group(plan.dots(weighted, right, prime), prime).tolist() == products
     slots_of_result = np.concatenate(
         [
             np.sum([np.pad(part, (0, len(sheet[0]) - len(part))) for part in sheet], axis=0)
-            for sheet in plan.lay(left, weights, right)
+            for sheet in plan.lay(left, weights, np.full(len(shape), 7, dtype=np.uint64), right)
         ]
     ) % np.uint64(prime)
     assert plan.sums(slots_of_result, prime).tolist() == sums

@@ -208,8 +208,8 @@ def suggested_weights(engine: str, protocol: str) -> list[int]:
     answered = cast.slots(aggregator.result(pads))
     plan, found = aggregator.layout.plan, []
     for prime, (left, right), bottom, slots in zip(aggregator.layout.primes, factors, put, answered, strict=True):
-        ones = np.ones(len(plan.stretches), dtype=np.uint64)
-        ((multipliers,),) = plan.lay(right[plan.source], ones, left[plan.source])
+        ones, none = np.ones(len(plan.stretches), dtype=np.uint64), np.zeros(len(plan.groups), dtype=np.uint64)
+        ((multipliers,),) = plan.lay(right[plan.source], ones, none, left[plan.source])
         first = range(plan.stretches[0])
         chosen = [*first, *(plan.used - len(plan.source) + product for product in first)]
         found.append(

@@ -66,7 +66,7 @@ class RosterNotice(Message, frozen=True, kw_only=True):
 
 
 class PadSums(Message, frozen=True, kw_only=True):
-    """Step 3, leader to aggregator: Enc(−R_L ; Σ R_L·R_R ; −R_R) for every prime of a part, and every sheet."""
+    """Step 3, leader to aggregator: Enc(−R_L ; Σ R_L·R_R ; 1 ; −R_R) for every prime of a part, and every sheet."""
 
     round: str
     sender: str

@@ -17,7 +17,8 @@ release, minus Σ u over the group. Let p be what the slots held before. Then p 
 correct one slot by what the others add up to leaves all others uniform and independent: what a key holder decrypts is
 uniform among the vectors whose groups have these sums, and depends on p through the sums alone. The sums may reach over
 several ciphertexts, since nothing but the sum over all of them is fixed. Since u depends on no upload, it is drawn and
-encrypted before there is one; the correction is one plain addition.
+encrypted before there is one. The slot to be corrected holds an encrypted 1, so that the correction is multiplied in
+with all the rest.
 """
 
 from __future__ import annotations
@@ -72,9 +73,9 @@ class SlotPlan:
     stretch, and `groups` the number of stretches up to the end of each group, in the order of the answers.
 
     The slots are numbered through all ciphertexts of a result, which are called sheets: one for each left factor, in
-    the order of `source`, one for each stretch, and one for each right factor. Where this takes more than one sheet,
-    the right factors go into ciphertexts of their own, and are added to the left ones slot by slot: a sheet of the
-    leader then has two ciphertexts, and the result half as many.
+    the order of `source`, one for each stretch, one for each group, and one for each right factor. Where this takes
+    more than one sheet, the right factors go into ciphertexts of their own, and are added to the left ones slot by
+    slot: a sheet of the leader then has two ciphertexts, and the result half as many.
     """
 
     source: npt.NDArray[np.intp]
@@ -105,8 +106,8 @@ class SlotPlan:
 
     @property
     def _upper(self) -> int:
-        """How many slots left factors and stretches take."""
-        return len(self.source) + len(self.stretches)
+        """How many slots left factors, stretches and groups take."""
+        return len(self.source) + len(self.stretches) + len(self.groups)
 
     @property
     def _folded(self) -> bool:
@@ -130,8 +131,8 @@ class SlotPlan:
 
     @property
     def corrected(self) -> npt.NDArray[np.intp]:
-        """The slot of each group that makes its sum right: the one of its last stretch."""
-        return len(self.source) + np.array(self.groups) - 1
+        """The slot of each group that makes its sum right."""
+        return np.arange(self._upper - len(self.groups), self._upper)
 
     def spread(self, per_stretch: Residues) -> Residues:
         """A vector over the products that is constant on each stretch."""
@@ -141,11 +142,11 @@ class SlotPlan:
         """Σ left·right over each stretch."""
         return _sums(field.multiply(left, right, prime), self.stretches, prime)
 
-    def lay(self, left: Residues, per_stretch: Residues, right: Residues) -> list[list[Residues]]:
+    def lay(self, left: Residues, per_stretch: Residues, per_group: Residues, right: Residues) -> list[list[Residues]]:
         """What goes into the ciphertexts of each sheet."""
         if not self._folded:
-            return [[np.concatenate([left, per_stretch, right])]]
-        upper, lower = self.cut(np.concatenate([left, per_stretch])), self.cut(right)
+            return [[np.concatenate([left, per_stretch, per_group, right])]]
+        upper, lower = self.cut(np.concatenate([left, per_stretch, per_group])), self.cut(right)
         return [[*one, *other] for one, other in zip_longest(zip(upper), zip(lower), fillvalue=())]
 
     def cut(self, slots: Residues) -> list[Residues]:
@@ -158,10 +159,12 @@ class SlotPlan:
 
     def sums(self, slots: Residues, prime: int) -> Residues:
         """Add up the slots of each group."""
-        factors, per_stretch = slots[: len(self.source)], slots[len(self.source) : self._upper]
+        bounds = np.cumsum([len(self.source), len(self.stretches), len(self.groups)])
+        factors, per_stretch, per_group, right = np.split(slots[: self.used], bounds)
         if not self._folded:
-            factors = factors + slots[self._upper : self.used]
-        return self.by_group((_sums(factors, self.stretches, prime) + per_stretch) % np.uint64(prime), prime)
+            factors = factors + right
+        stretches = field.add(_sums(factors, self.stretches, prime), per_stretch, prime)
+        return field.add(self.by_group(stretches, prime), per_group, prime)
 
 
 def _sums(values: Residues, ends: Sequence[int], prime: int) -> Residues:
@@ -316,12 +319,13 @@ def leader_pad_sums(
 def leader_encrypt(
     engine: Engine, secrets: PartySecrets, primes: Sequence[int], plan: SlotPlan, pads: Sequence[Factors]
 ) -> tuple[tuple[PadSheet, ...], ...]:
-    """Leader: Enc(−R_L ; Σ R_L·R_R ; −R_R) for each prime and sheet, from (R_L, R_R) over the products."""
+    """Leader: Enc(−R_L ; Σ R_L·R_R ; 1 ; −R_R) for each prime and sheet, from (R_L, R_R) over the products."""
     sealed = []
     for chosen, key, prime, factors in zip(parameter_sets(primes), secrets.keys, primes, pads, strict=True):
         holder = engine.key_holder(chosen, key)
         left, right = (factor[plan.source] for factor in factors)
-        sheets = plan.lay(field.negate(left, prime), plan.dots(left, right, prime), field.negate(right, prime))
+        ones = np.ones(len(plan.groups), dtype=np.uint64)
+        sheets = plan.lay(field.negate(left, prime), plan.dots(left, right, prime), ones, field.negate(right, prime))
         sealed.append(tuple(tuple(map(holder.encrypt, sheet)) for sheet in sheets))
     return tuple(sealed)
 
@@ -335,7 +339,7 @@ class Mask:
 
 
 class LinearCircuit:
-    """Aggregator: Enc(w·Y_R·(−R_L) ; w·Σ R_L·R_R ; w·Y_L·(−R_R)) plus masks, for one prime.
+    """Aggregator: Enc(w·Y_R·(−R_L) ; w·Σ R_L·R_R ; correction ; w·Y_L·(−R_R)) plus masks, for one prime.
 
     Masks serve one answer. They are kept in this object alone, which gives them out once: what was prepared and not
     used is lost with it.
@@ -377,25 +381,22 @@ class LinearCircuit:
         masked = plan.sums(np.concatenate([mask.numbers for mask in masks]), prime)
         known = plan.by_group(plan.dots(on_right, right, prime), prime)
         wanted = field.add(known, field.from_large_integers(offsets, prime), prime)
-        corrections = np.zeros(plan.used, dtype=np.uint64)
-        corrections[plan.corrected] = field.subtract(wanted, masked, prime)
-        sheets = zip(pads, plan.lay(on_left, weights, on_right), plan.cut(corrections), masks, strict=True)
-        return tuple(self.sheet(*sheet) for sheet in sheets)
+        laid = plan.lay(on_left, weights, field.subtract(wanted, masked, prime), on_right)
+        return tuple(self.sheet(*sheet) for sheet in zip(pads, laid, masks, strict=True))
 
     def weighted(self, left: Residues, right: Residues, weights: Residues) -> Factors:
         """w·Y_R and w·Y_L, which −R_L and −R_R are multiplied by."""
         each = self.plan.spread(weights)
         return field.multiply(each, right, self.prime), field.multiply(each, left, self.prime)
 
-    def sheet(self, pads: PadSheet, multipliers: Sequence[Residues], corrections: Residues, mask: Mask) -> bytes:
-        """One ciphertext: the products, plus the corrections, plus the mask, switched down to its smallest modulus.
+    def sheet(self, pads: PadSheet, multipliers: Sequence[Residues], mask: Mask) -> bytes:
+        """One ciphertext: the products plus the mask, switched down to its smallest modulus.
 
         The mask is a fresh public-key encryption, so that the result's second component is fresh as well. It is added
         before the last drop, whose rounding is then a random one and all that is left of the noise.
         """
         evaluator = self.evaluator
-        products = evaluator.linear([evaluator.load(data) for data in pads], multipliers)
-        result = evaluator.drop_level(evaluator.add_plain(products, corrections))
+        result = evaluator.drop_level(evaluator.linear([evaluator.load(data) for data in pads], multipliers))
         evaluator.accumulate(result, mask.ciphertext)
         while result.limbs > 1:
             result = evaluator.drop_level(result)

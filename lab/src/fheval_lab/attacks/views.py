@@ -109,10 +109,9 @@ def divide_slots(consortium: Consortium, engine: Engine, rounds: int = ROUNDS) -
                 int(top) * pow(int(bottom), -1, prime) for top, bottom in zip(slots, put, strict=True) if bottom
             ]
             weight = pow(quotients[len(plan.source)], -1, prime)
+            minus_right = put[plan.used - len(plan.source) :]
             for product in range(plan.stretches[0]):
-                count = (
-                    quotients[product] * weight + int(put[len(plan.source) + len(plan.stretches) + product])
-                ) % prime
+                count = (quotients[product] * weight + int(minus_right[product])) % prime
                 close.append(min(count, prime - count) < _CLOSE)
             primes.append(prime)
     return LeakRate(name="divide-slots", tries=len(close), right=sum(close), conceded=2 * _CLOSE / min(primes))
