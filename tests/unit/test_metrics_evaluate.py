@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,12 @@ from sklearn.metrics import roc_auc_score
 
 import metrics_oracle
 from fheval import ConfigError, Counts, InputError, Result, Table, UndefinedMetric, evaluate
+from fheval.errors import CapacityError
 from fheval.evaluation import run
+from fheval.evaluation.run import evaluate_study
 from fheval.protocols.play import play
 from fheval.protocols.round import Round
+from fheval.study import Study
 from fheval.wire import HEADER, encode
 from fheval_lab.clear import ClearEngine
 
@@ -295,7 +299,7 @@ def test_what_cannot_be_asked_is_refused() -> None:
         "fewer decision points": {"ci": 0.95, "replicates": 1000, "decision_points": 1000},
     }
     for message, options in refused.items():
-        with pytest.raises(ConfigError, match=message):
+        with pytest.raises((ConfigError, CapacityError), match=message):
             ask([pair] * 3, **options)
     with pytest.raises(ConfigError, match="carry an AUC and nothing else"):
         ask([Counts.from_scores(*pair)] * 3, metrics=["f1"])
@@ -319,3 +323,20 @@ def test_what_cannot_be_asked_is_refused() -> None:
 def test_bad_rows_are_named(labels: Any, scores: Any, message: str, options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=message):
         ask([(labels, scores)] * 3, **options)
+
+
+class Untouchable:
+    """Rows that nobody may look at."""
+
+    def __iter__(self) -> Iterator[Table]:
+        raise AssertionError("The rows were read.")
+
+
+@pytest.mark.parametrize("protocol", ["padded", "padded-verified"])
+@pytest.mark.parametrize("group_column", [None, "site"])
+def test_more_decision_points_than_fit_are_refused_before_anybody_counts(
+    protocol: str, group_column: str | None
+) -> None:
+    study = Study.of(decision_points=60_000, models=("",), protocol=protocol, group_column=group_column)
+    with pytest.raises(CapacityError, match="Use fewer decision points"):
+        evaluate_study(study, [Untouchable()] * 3, engine=ClearEngine())

@@ -184,14 +184,20 @@ def evaluate_study(
     data = dict(zip(names, parties, strict=True))
     leader = names[integer_below(rng, len(names))]
     chosen = engine if isinstance(engine, Engine) else load_engine(engine)
+    protocol = PROTOCOLS[study.protocol]
+
+    def fitting_round(published: tuple[str, ...]) -> Round:
+        """The round, or an error for what does not fit, before anybody counts."""
+        round_ = study.round(study.call(rng, engine=chosen.name, parties=names, leader=leader, groups=published))
+        protocol.of_round(round_).parameter_sets(round_)
+        return round_
+
     groups: tuple[str, ...] = ()
+    round_ = fitting_round(groups)
     suppressed: Mapping[str, str] = {}
     if study.group_column is not None:
         groups, suppressed = _decided_groups(study, data, leader, rng, watch)
-    call = study.call(rng, engine=chosen.name, parties=names, leader=leader, groups=groups)
-    round_ = study.round(call)
-    protocol = PROTOCOLS[study.protocol]
-    protocol.of_round(round_).parameter_sets(round_)  # refuses what does not fit, before anybody counts
+        round_ = fitting_round(groups)
     contributions, samples = _counted(study, groups, data, rng, watch)
     try:
         verdict = play(protocol, chosen, round_, contributions, rng, watch)
