@@ -30,7 +30,7 @@ BINARY = (
 )
 # Nothing scores above 1, and odds of 1:0 have no meaning.
 BINARY = tuple(metric for metric in BINARY if metric != "net-benefit@1.0" and not metric.startswith("auc-"))
-REGRESSION = tuple(name for name, metric in METRICS.items() if metric.targets)
+REGRESSION = tuple(name for name, metric in METRICS.items() if metric.targets and name != "concordance")
 TARGETS = (-3.0, 5.0)
 
 Party = tuple[NDArray[np.int64], NDArray[np.float64]]

@@ -105,6 +105,9 @@ class PartyTally:
             if task == "values":
                 values = self._values(block, columns[0])
                 yield model, None, Rows(np.zeros(len(values), dtype=np.uint8), values)
+            elif task == "survival":
+                times = self._values(block, block.labels, signed=True)
+                yield model, None, Rows(times, binary_scores(block, columns[0], self.study))
             elif task == "regression":
                 yield model, None, Rows(*(self._values(block, each) for each in (block.labels, columns[0])))
             elif not self.study.classes:
@@ -116,19 +119,23 @@ class PartyTally:
                     labels = (numbers == number).astype(np.uint8)
                     yield model, label, Rows(labels, binary_scores(block, columns[number], self.study))
 
-    def _values(self, block: Table, column: Column) -> NDArray[np.float64]:
-        """A column's values within the target range; others are moved to its ends or refused."""
+    def _values(self, block: Table, column: Column, *, signed: bool = False) -> NDArray[np.float64]:
+        """A column's values within the target range; others are moved to its ends or refused.
+
+        Values that are `signed` lie within the range but for their sign, as times do that have a minus for no event.
+        """
         low, high = self.study.target_range or (0.0, 1.0)
         if column.values.dtype.kind not in "biuf" and len(block):
             raise block.refuse(column, 0, f"{column.values[0]!r} is not a number")
-        values = column.values.astype(np.float64)
+        written = column.values.astype(np.float64)
+        values = np.abs(written) if signed else written
         if self._clip:
             self.clipped += int(np.count_nonzero((values < low) | (values > high)))
             values = np.clip(values, low, high)
         bad = first_bad_score(values, (low, high))
         if bad is not None:
             raise block.refuse(column, bad, f"the value {values[bad]} is outside the target range [{low:g}, {high:g}]")
-        return values
+        return np.copysign(values, written) if signed else values
 
 
 def tally_party(

@@ -27,6 +27,7 @@ from fheval.metrics.fixed_point import BITS, LARGEST_LOG_LOSS, RESOLUTION, UNITS
 from fheval.metrics.statistics import (
     CALIBRATION_BINS,
     PROBABILITY_BITS,
+    TIME_STEPS,
     Calibration,
     Errors,
     Loss,
@@ -34,6 +35,7 @@ from fheval.metrics.statistics import (
     Predicted,
     Rows,
     Statistic,
+    Survival,
     Task,
     Values,
     Weights,
@@ -210,6 +212,11 @@ class Columns:
         """All integers of a statistic, a row each."""
         start = self._starts[statistic]
         return LinearMap.stretches(range(start, start + statistic.width), range(start + 1, start + statistic.width + 1))
+
+    def sums(self, statistic: Statistic, starts: Iterable[int], stops: Iterable[int]) -> LinearMap:
+        """Sums of stretches of a statistic's integers, a row each."""
+        first = self._starts[statistic]
+        return LinearMap.stretches([first + start for start in starts], [first + stop for stop in stops])
 
     @property
     def positives(self) -> LinearMap:
@@ -522,6 +529,22 @@ def _within_targets(inputs: Inputs) -> Finisher:
     return Finisher(scale=high - low, resolution=2 * RESOLUTION)
 
 
+def _survival(inputs: Inputs) -> Survival:
+    return Survival(inputs.grid, *inputs.targets)
+
+
+def _concordance(columns: Columns, inputs: Inputs) -> Ratio:
+    """Events times the samples they beat, over events times all samples that were watched for longer."""
+    counted = _survival(inputs)
+    cells, risks = counted.cells, counted.risks
+    events = columns.sums(counted, range(cells), range(1, cells + 1))
+    beaten = columns.sums(counted, range(cells, 2 * cells), range(cells + 1, 2 * cells + 1))
+    at_a_time = columns.sums(counted, range(0, cells, risks), range(risks, cells + 1, risks))
+    last = 2 * cells + TIME_STEPS
+    at_risk = columns.sums(counted, range(2 * cells, last), range(2 * cells + 1, last + 1))
+    return Ratio([(events, beaten)], [(at_a_time, 2 * at_risk)])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeyondChance(Finisher):
     """From r = Q/(Q + k) to I² = 1 − (k − 1)/Q, the share of the spread that chance does not explain; 0 at least."""
@@ -659,6 +682,14 @@ _ENTRIES = (
     *(metric for stretch in range(CALIBRATION_BINS) for metric in _calibrated(stretch)),
     _mean_loss("brier", 1),
     _mean_loss("log-loss", LARGEST_LOG_LOSS),
+    Metric(
+        "concordance",
+        _concordance,
+        lambda n: 2 * n * n,
+        "nobody was watched for longer than until somebody's event",
+        statistics=lambda inputs: (_survival(inputs),),
+        targets=True,
+    ),
     Metric(
         "mean",
         lambda columns, inputs: _mean(columns.of(Values(*inputs.targets))),

@@ -14,12 +14,13 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fheval.counting import Grid, bin_numbers
 from fheval.metrics import fixed_point
 from fheval.metrics.fixed_point import Floats, Integers
 
 Weights = NDArray[np.uint8]
 
-Task = Literal["binary", "regression", "values"]
+Task = Literal["binary", "regression", "values", "survival"]
 Loss = Literal["brier", "log-loss"]
 
 # Sums of a block stay far below 2^53, where doubles count without error; see `weighted_sums`.
@@ -33,7 +34,8 @@ PROBABILITY_BITS = 20
 class Rows:
     """Checked rows of one model; a label is 0 or 1 in a binary task and the true value in a regression.
 
-    Where values are averaged by themselves there are no labels, and `scores` are the values.
+    Where values are averaged by themselves there are no labels, and `scores` are the values. In a survival task the
+    label is the time of an event, or minus the time until which a sample was watched without one.
     """
 
     labels: NDArray[Any]
@@ -100,6 +102,57 @@ class Values:
     def tally(self, rows: Rows, weights: Weights) -> Integers:
         values = fixed_point.within_range(rows.scores, self.low, self.high)
         return weighted_sums([np.ones(len(values)), values], weights)
+
+
+# Measured on 2,000 samples with half of the events in the first tenth of the time: C is 0.0025 to 0.003 too high with
+# 160 steps of time, and twice that with 80; a hundred steps of scores add nothing to it.
+TIME_STEPS = 160
+MOST_RISK_STEPS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Survival:
+    """Two numbers for each step of time, from `low` to `high`, and of scores, highest first; a third for each time.
+
+    They are events there; twice the samples that were watched into a later step and have a lower score, and once those
+    with a score in the same step; and all samples that were watched into a later step.
+    """
+
+    grid: Grid
+    low: float
+    high: float
+    task: Task = "survival"
+
+    @property
+    def risks(self) -> int:
+        """How many steps of scores there are: stretches of the grid, so many of them together."""
+        return -(-(len(self.grid) - 1) // self._together)
+
+    @property
+    def _together(self) -> int:
+        return -(-(len(self.grid) - 1) // MOST_RISK_STEPS)
+
+    @property
+    def cells(self) -> int:
+        return TIME_STEPS * self.risks
+
+    @property
+    def width(self) -> int:
+        return 2 * self.cells + TIME_STEPS
+
+    def tally(self, rows: Rows, weights: Weights) -> Integers:
+        step = np.abs(rows.labels) - self.low
+        times = np.clip((step * (TIME_STEPS / (self.high - self.low))).astype(np.intp), 0, TIME_STEPS - 1)
+        keys = times * self.risks + bin_numbers(self.grid, rows.scores) // self._together
+        event = rows.labels > 0
+        shape = (len(weights), TIME_STEPS, self.risks)
+        everyone = weighted_histogram(keys, self.cells, weights).reshape(shape)
+        events = weighted_histogram(keys[event], self.cells, weights[:, event])
+        later = everyone[:, ::-1].cumsum(axis=1)[:, ::-1] - everyone
+        at_risk = later.sum(axis=2)
+        # With the highest scores first, those of lower ones come behind.
+        beaten = 2 * (at_risk[..., np.newaxis] - later.cumsum(axis=2)) + later
+        return np.concatenate([events, beaten.reshape(len(weights), -1), at_risk], axis=1)
 
 
 @dataclass(frozen=True, slots=True)
