@@ -63,9 +63,8 @@ def kits(fheval: Session, folder: Path) -> Path:
 
 
 def start(kits: Path, name: str, *options: str) -> subprocess.Popen[str]:
-    data = kits.parents[1] / f"{name}.csv"
     return subprocess.Popen(
-        [*command(), "vault", "--kit", str(kits / name), "--data", str(data), *options],
+        [*command(), "vault", "--kit", str(kits / name), *options],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -109,10 +108,22 @@ def stopped(process: subprocess.Popen[str]) -> str:
     return log
 
 
-ONE_AUC = Study(protocol="padded", precision=1e-4, grid=Grid.even(POINTS))
+ONE_AUC = Study(name="one", protocol="padded", precision=1e-4, grid=Grid.even(POINTS), reveals="counts")
 
 
-def play(kits: Path, study: Study = ONE_AUC, meddle: Callable[[Stage, bytes], bytes] = lambda _, data: data) -> Report:
+def accept(fheval: Session, kits: Path, study: Study, *options: str) -> Study:
+    """Sign a study, and accept it as every member; gives it as it was signed."""
+    asked, signed = load_authority(kits.parent).sign_study(study)
+    file = kits.parents[1] / f"{asked.name}.fhev"
+    file.write_bytes(signed)
+    for name in NAMES:
+        place = ("--kit", kits / name, file, "--data", kits.parents[1] / f"{name}.csv", "--lineage", "trial")
+        done = fheval("vault", "accept", *place, "--yes", *options)
+        assert done.status == 0, done.err
+    return asked
+
+
+def play(kits: Path, study: Study, meddle: Callable[[Stage, bytes], bytes] = lambda _, data: data) -> Report:
     policy = load_authority(kits.parent).policy()
     assert policy is not None
 
@@ -123,8 +134,9 @@ def play(kits: Path, study: Study = ONE_AUC, meddle: Callable[[Stage, bytes], by
 
 
 def test_a_round_among_processes(kits: Path, fheval: Session) -> None:
+    study = accept(fheval, kits, ONE_AUC)
     with running(kits, *NAMES) as vaults:
-        report = play(kits)
+        report = play(kits, study)
         assert report.confirmed == NAMES
         # While it runs, and after it was killed.
         shown = [fheval("vault", "rounds", "--kit", kits / "birch", "--json", "-").json()]
@@ -163,13 +175,15 @@ def test_two_models_among_processes(kits: Path, fheval: Session, folder: Path) -
         for model, counts in pooled.items():
             counts.append(Counts.from_scores(labels, scores[model], Grid.even(POINTS)))
     options = ["--label-column", "sick", "--score-column", "first=risk v1", "--score-column", "second"]
-    study = replace(ONE_AUC, models=("first", "second"), replicates=40, interval=0.95, by_cluster=True)
-    with running(kits, *NAMES, options=[*options, "--cluster-column", "patient"]) as vaults:
+    study = replace(ONE_AUC, models=("first", "second"), replicates=40, interval=0.95, by_cluster=True, rounds=2)
+    study = accept(fheval, kits, study, *options, "--cluster-column", "patient")
+    with running(kits, *NAMES) as vaults:
         assert play(kits, study).confirmed == NAMES
+        # Another study than the one that was accepted.
         with pytest.raises(CohortTooSmall):
-            play(kits, replace(ONE_AUC, models=("first", "patient")))
+            play(kits, replace(study, models=("first", "patient")))
         log = stopped(vaults["cedar"])
-    assert "Rounds may ask about: models 'first', 'second'; clusters of rows." in log
+    assert "It answers rounds of: one." in log
     *_, found = fheval("vault", "rounds", "--kit", kits / "birch", "--json", "-").json()["rounds"]
     assert found["confidence"] == 0.95
     truth = {model: float(sum(counts[1:], counts[0]).auc()) for model, counts in pooled.items()}
@@ -184,7 +198,7 @@ def test_two_models_among_processes(kits: Path, fheval: Session, folder: Path) -
 
 def test_vaults_that_check_results(kits: Path, fheval: Session) -> None:
     """The second aggregator leaves out what checkers must get."""
-    study = msgspec.structs.replace(ONE_AUC, checkers=NAMES)
+    study = accept(fheval, kits, msgspec.structs.replace(ONE_AUC, checkers=NAMES))
 
     def leave_out(stage: Stage, data: bytes) -> bytes:
         return changed(data, shown=None) if stage is Stage.BROADCAST else data
@@ -281,7 +295,7 @@ def _policy_version(kits: Path, process: subprocess.Popen[str]) -> int:
 @pytest.mark.parametrize("file", ["signing.key", "opening.key"])
 def test_a_key_that_others_can_read(kits: Path, fheval: Session, folder: Path, file: str) -> None:
     (kits / "alder" / file).chmod(0o640)
-    done = fheval("vault", "--kit", kits / "alder", "--data", folder / "alder.csv")
+    done = fheval("vault", "--kit", kits / "alder")
     assert done.status == 2
     assert "mode 0640 instead of 0600" in done.err
 
@@ -290,37 +304,46 @@ def test_an_open_kit_or_state_directory(kits: Path, fheval: Session, folder: Pat
     state = folder / "state"
     state.mkdir(mode=0o755)
     state.chmod(0o755)
-    done = fheval("vault", "--kit", kits / "alder", "--data", folder / "alder.csv", "--state", state)
+    done = fheval("vault", "--kit", kits / "alder", "--state", state)
     assert (done.status, "chmod 700" in done.err) == (2, True)
     (kits / "alder").chmod(0o711)
-    done = fheval("vault", "--kit", kits / "alder", "--data", folder / "alder.csv")
+    done = fheval("vault", "--kit", kits / "alder")
     assert (done.status, "chmod 700" in done.err) == (2, True)
 
 
-def test_data_that_others_can_read_are_pointed_out(kits: Path, folder: Path) -> None:
+def test_accepting_says_what_it_is_about(kits: Path, fheval: Session, folder: Path) -> None:
     (folder / "alder.csv").chmod(0o644)
-    with running(kits, "alder") as vaults:
-        assert "can be read by other users" in stopped(vaults["alder"])
+    asked, signed = load_authority(kits.parent).sign_study(ONE_AUC)
+    (folder / "one.fhev").write_bytes(signed)
+    options = ("--data", folder / "alder.csv", "--lineage", "icu", "--yes")
+    done = fheval("vault", "accept", "--kit", kits / "alder", folder / "one.fhev", *options)
+    assert done.status == 0, done.err
+    said = " ".join(done.out.split())
+    assert "Study one: auc." in said
+    assert "Study one is accepted, and prepared from 60 rows." in said
+    assert "can be read by other users" in said
+    (found,) = fheval("vault", "status", "--kit", kits / "alder", "--json", "-").json()["studies"]
+    assert (found["study"], found["lineage"], found["ready"], found["rows"]) == ("one", "icu", True, 60)
+    assert found["hash"] == asked.hash().hex()
+    assert fheval("vault", "withdraw", "--kit", kits / "alder", "one").status == 0
+    assert fheval("vault", "status", "--kit", kits / "alder", "--json", "-").json()["studies"] == []
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "needs --kit KIT and --data FILE"),
-        (["--kit", "KIT"], "needs --kit KIT and --data FILE"),
+        ([], "Name its kit"),
+        (["up"], "Name its kit"),
         (["status"], "Name its kit"),
         (["rounds"], "Name its kit"),
         (["--kit", "KIT", "rounds"], "Give the options behind the command"),
-        (["--label-column", "died", "rounds"], "Give the options behind the command"),
         (["rounds", "--kit", "KIT"], "There is no ledger"),
-        (["--kit", "KIT", "--data", "none.csv"], "cannot be opened"),
-        (["--class", "a", "rounds"], "Give the options behind the command"),
-        (["--kit", "KIT", "--data", "alder.csv", "--score-column", "other"], "no score column 'other'"),
-        (["--kit", "KIT", "--data", "alder.csv", "--cluster-column", "other"], "no cluster column 'other'"),
-        (["--kit", "KIT", "--data", "alder.csv", "--score-column", "a=score", "--score-column", "a=s"], "a twice"),
-        (["--kit", "KIT", "--data", "alder.csv", "--score-column", "=score"], "A model has no name"),
-        (["--kit", "KIT", "--data", "alder.csv", "--class", "a"], "Name all classes"),
-        (["--kit", "nowhere", "--data", "none.csv"], "There is no directory"),
+        (["--kit", "nowhere"], "There is no directory"),
+        (
+            ["accept", "--kit", "KIT", "none.fhev", "--data", "alder.csv", "--lineage", "icu"],
+            "There is no file none.fhev",
+        ),
+        (["withdraw", "--kit", "KIT", "one"], "There is no directory"),
     ],
 )
 def test_bad_usage(kits: Path, fheval: Session, arguments: list[str], words: str) -> None:
@@ -335,11 +358,11 @@ def test_a_second_state_directory_is_refused_and_a_move_is_a_command(kits: Path,
     kit, old, new = kits / "alder", kits / "alder" / "vault", folder / "new"
     with running(kits, "alder") as vaults:
         stopped(vaults["alder"])
-    begun = fheval("vault", "--kit", kit, "--data", folder / "alder.csv", "--state", new)
+    begun = fheval("vault", "--kit", kit, "--state", new)
     assert (begun.status, f"The ledger of this kit is in {old}" in begun.err) == (2, True)
     assert not new.exists()
     old.rename(new)
-    gone = fheval("vault", "--kit", kit, "--data", folder / "alder.csv")
+    gone = fheval("vault", "--kit", kit)
     assert (gone.status, "is gone from" in gone.err) == (2, True)
     assert "Name its directory" in fheval("vault", "moved", "--kit", kit, "--reason", "new disk").err
     moved = fheval("vault", "moved", "--kit", kit, "--state", new, "--reason", "new disk")

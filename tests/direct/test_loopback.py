@@ -19,11 +19,11 @@ MEMBERS = ("alder", "birch", "cedar", "dogwood", "elm")
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
-    with consortium(tmp_path_factory.mktemp("d"), MEMBERS, transport="direct") as made:
-        made.sign("verified", 'protocol = "padded-verified"\ndecision_points = 100\n')
-        for name in MEMBERS:
-            for study in ("padded", "verified"):
-                made.accept(name, study)
+    studies = {
+        "padded": 'protocol = "padded"\ndecision_points = 1000\n',
+        "verified": 'protocol = "padded-verified"\ngrid = "even"\ndecision_points = 100\n',
+    }
+    with consortium(tmp_path_factory.mktemp("d"), MEMBERS, studies, transport="direct") as made:
         yield made
 
 

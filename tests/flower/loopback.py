@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fheval.cli import main
-from fheval.counting import Counts
+from fheval.counting import Counts, Grid
 from fheval.flower.processes import Process, descendants, free_port
 
 FHEVAL = str(Path(sys.executable).with_name("fheval"))
@@ -110,6 +110,7 @@ class Loopback:
     members: tuple[str, ...]
     transport: str = "flower"
     port: int = field(default_factory=free_port)
+    studies: Mapping[str, str] = field(default_factory=dict)
     programs: dict[str, Program] = field(default_factory=dict)
 
     def kit(self, name: str) -> Path:
@@ -125,19 +126,18 @@ class Loopback:
 
     def counts(self, name: str, decision_points: int) -> Counts:
         labels, scores = np.loadtxt(self.root / f"{name}.csv", delimiter=",", skiprows=1, unpack=True)
-        return Counts.from_scores(labels.astype(int), scores, decision_points)
+        return Counts.from_scores(labels.astype(int), scores, Grid.even(decision_points))
 
     # What operators do
 
-    def found(self, *policy: str) -> None:
-        """Make authority, kits, policy and data."""
+    def found(self) -> None:
+        """Make authority, kits, policy and data; sign the studies, and accept them as every member."""
         authority = str(self.root / "authority")
         run("consortium", "init", authority, "--name", "Loopback")
         for name in self.members:
             run("consortium", "enroll", authority, name)
         run("consortium", "enroll", authority, "hub", "--aggregator", "127.0.0.1")
-        run("consortium", "policy", authority, *policy)
-        self.sign("padded", 'protocol = "padded"\ndecision_points = 1000\n')
+        run("consortium", "policy", authority)
         generator = np.random.default_rng(2031)
         for number, name in enumerate(self.members):
             rows = 120 + 30 * number
@@ -147,6 +147,10 @@ class Loopback:
             path = self.root / f"{name}.csv"
             path.write_text("label,score\n" + "".join(lines))
             path.chmod(0o600)
+        for study, asked in self.studies.items():
+            self.sign(study, asked)
+            for name in self.members:
+                self.accept(name, study)
 
     def sign(self, name: str, asked: str) -> None:
         """Sign a study, and give it to the aggregator."""
@@ -255,10 +259,12 @@ def summary_of(asked: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 @contextmanager
-def consortium(root: Path, members: Sequence[str], *policy: str, transport: str = "flower") -> Iterator[Loopback]:
-    """A consortium that runs; with it ends everything that it has started."""
-    made = Loopback(root, tuple(members), transport)
-    made.found(*policy)
+def consortium(
+    root: Path, members: Sequence[str], studies: Mapping[str, str], *, transport: str = "flower"
+) -> Iterator[Loopback]:
+    """A consortium that runs, with these studies in TOML by name; with it ends everything that it has started."""
+    made = Loopback(root, tuple(members), transport, studies=studies)
+    made.found()
     try:
         made.start()
         yield made

@@ -15,12 +15,16 @@ from flower.loopback import Loopback, consortium, ended, summary_of
 pytestmark = pytest.mark.slow
 
 MEMBERS = ("alder", "birch", "cedar", "dogwood")
-ROUND = ("--protocol", "padded", "--decision-points", "50", "--timeout", "40", "--patience", "5")
+ROUND = ("--study", "usual", "--timeout", "40", "--patience", "5")
+STUDIES = {
+    "usual": 'grid = "even"\ndecision_points = 50\nrounds = 100\n',
+    "large": 'grid = "even"\ndecision_points = 5000\n',
+}
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
-    with consortium(tmp_path_factory.mktemp("f"), MEMBERS) as made:
+    with consortium(tmp_path_factory.mktemp("f"), MEMBERS, STUDIES) as made:
         yield made
 
 
@@ -47,7 +51,7 @@ def check_result(running: Loopback, summary: dict[str, object], rest: list[str])
 
 
 def test_a_round_that_the_policy_forbids_is_refused_with_a_reason_at_home(running: Loopback) -> None:
-    asked = running.ask("--protocol", "padded", "--decision-points", "5000", "--timeout", "40")
+    asked = running.ask("--study", "large", "--timeout", "40")
     status, output, complaint = ended(asked)
     assert (status, output) == (1, "")
     assert "5000" not in complaint

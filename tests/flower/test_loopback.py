@@ -15,12 +15,13 @@ pytestmark = pytest.mark.slow
 
 MEMBERS = ("alder", "birch", "cedar", "dogwood", "elm")
 POINTS = 100
+PROTOCOLS = ("padded", "padded-verified")
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
-    # An exact release needs the consortium's consent.
-    with consortium(tmp_path_factory.mktemp("c"), MEMBERS, "--finest-precision", "exact") as made:
+    studies = {each: f'protocol = "{each}"\ngrid = "even"\ndecision_points = {POINTS}\n' for each in PROTOCOLS}
+    with consortium(tmp_path_factory.mktemp("c"), MEMBERS, studies) as made:
         yield made
 
 
@@ -30,7 +31,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
 def test_every_vault_has_the_pooled_auc(
     running: Loopback, protocol: str, precision: float | str, verified: bool | None
 ) -> None:
-    summary = running.evaluate("--protocol", protocol, "--decision-points", str(POINTS))
+    summary = running.evaluate("--study", protocol)
     assert sorted(summary["roster"]) == sorted(summary["confirmed"]) == sorted(MEMBERS)
     assert summary["dropouts"] == []
     assert summary["precision"] == precision
