@@ -15,8 +15,18 @@ from fheval.engines import load_engine
 from fheval.metrics.registry import auc_batch
 from fheval.protocols import padded, padding
 from fheval.protocols.padded import Layout, PaddedCounts, PadSums
-from fheval.protocols.round import AGGREGATOR, DEFAULT_MAX_SAMPLES, PublicSetup, Round, leader_set_up, new_round_id
+from fheval.protocols.round import (
+    AGGREGATOR,
+    DEFAULT_MAX_SAMPLES,
+    Batch,
+    PublicSetup,
+    Round,
+    leader_set_up,
+    new_round_id,
+)
 from fheval.secrets import SystemRandomness, residues
+from fheval.study import Study
+from fheval_lab.clear import ClearEngine
 
 POINTS = 100
 EVALUATIONS = 39
@@ -24,7 +34,11 @@ PARTIES = 10
 REPEATS = 9
 
 
-def aggregator_work(evaluations: int) -> Callable[[], float]:
+def many_aucs(evaluations: int) -> Batch:
+    return msgspec.structs.replace(auc_batch(POINTS, DEFAULT_MAX_SAMPLES), slices=evaluations)
+
+
+def aggregator_work(batch: Batch) -> Callable[[], float]:
     """Prepare a round of `padded`; give a function that plays the aggregator and says how long it computed."""
     rng, engine = SystemRandomness(), load_engine()
     names = tuple(f"party-{number}" for number in range(PARTIES))
@@ -32,7 +46,7 @@ def aggregator_work(evaluations: int) -> Callable[[], float]:
         id=new_round_id(rng),
         protocol=padded.NAME,
         engine=engine.name,
-        batch=msgspec.structs.replace(auc_batch(POINTS, DEFAULT_MAX_SAMPLES), slices=evaluations),
+        batch=batch,
         parties=names,
         leader=names[0],
         precision=1e-4,
@@ -70,13 +84,41 @@ def aggregator_work(evaluations: int) -> Callable[[], float]:
 
 @pytest.mark.slow
 def test_what_fits_one_ciphertext_costs_the_aggregator_little_more_than_one_evaluation() -> None:
-    single, batch = aggregator_work(1), aggregator_work(EVALUATIONS)
+    single, batch = aggregator_work(many_aucs(1)), aggregator_work(many_aucs(EVALUATIONS))
     single(), batch()
     times = [(single(), batch()) for _ in range(REPEATS)]
     one, all_ = (median(each) for each in zip(*times, strict=True))
     print(f"one {one * 1e3:.1f} ms, {EVALUATIONS} {all_ * 1e3:.1f} ms, ratio {all_ / one:.2f}")
     # What so many numbers may tell together takes six primes to hide, one number four.
     assert all_ / one <= 1.9
+
+
+# Twenty metrics at a threshold, with one denominator for each kind.
+AT_THRESHOLDS = [
+    f"{name}@{threshold}"
+    for name in ("accuracy", "recall", "specificity", "balanced-accuracy")
+    for threshold in (0.1, 0.2, 0.3, 0.4, 0.6)
+]
+
+
+def test_twenty_metrics_more_cost_a_party_the_upload_of_one_auc() -> None:
+    rng = np.random.default_rng(0)
+    parties = [(rng.integers(0, 2, 50), rng.random(50)) for _ in range(3)]
+    engine = ClearEngine()
+    one, many = (evaluate(parties, metrics=each, engine=engine).bytes for each in (["auc"], ["auc", *AT_THRESHOLDS]))
+    assert many["party_upload"] <= 1.05 * one["party_upload"]
+    assert many["leader_upload"] <= 1.05 * one["leader_upload"]
+    assert many["result"] <= 1.05 * one["result"]
+
+
+@pytest.mark.slow
+def test_twenty_metrics_more_cost_the_aggregator_little() -> None:
+    one, many = (aggregator_work(Study.of(metrics=each).batch()) for each in (["auc"], ["auc", *AT_THRESHOLDS]))
+    one(), many()
+    times = [(one(), many()) for _ in range(REPEATS)]
+    alone, together = (median(each) for each in zip(*times, strict=True))
+    print(f"one {alone * 1e3:.1f} ms, with twenty more {together * 1e3:.1f} ms, ratio {together / alone:.2f}")
+    assert together <= 1.3 * alone
 
 
 @pytest.mark.slow
