@@ -156,7 +156,7 @@ def test_a_round_among_processes(kits: Path, fheval: Session) -> None:
     assert (found["state"], found["roster"], found["round"]) == ("released", list(NAMES), report.round.id)
     assert found["checked"] == (report.round.leader == "birch")
     assert (state["member"], state["rounds"], state["released"]) == ("birch", 1, 1)
-    assert [each["releases"] for each in state["data_sets"]] == [1]
+    assert [each["releases"] for each in state["lineages"]] == [1]
     assert f"{found['auc']:.4f}" not in log
     table = fheval("vault", "rounds", "--kit", kits / "birch").out
     assert f"auc {found['auc']:.4f}" in table
@@ -217,7 +217,7 @@ def test_vaults_that_check_results(kits: Path, fheval: Session) -> None:
         assert ("auc" in second) == (name == lying.round.leader)
         assert ("left out the ciphertexts" in logs[name]) == (name != lying.round.leader)
     assert "refused by check" in table
-    assert [each["releases"] for each in status["data_sets"]] == [2]
+    assert [each["releases"] for each in status["lineages"]] == [2]
 
 
 def test_hello_is_signed_for_the_challenge(kits: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from fheval.counting import Grid
 from fheval.errors import ConfigError
-from fheval.party.ledger import KEPT_ROUNDS, Entry, Ledger, Use
+from fheval.party.ledger import KEPT_ROUNDS, Entry, Ledger, Spending, Use
 from fheval.party.ledger_file import _PERMANENT
 from fheval.party.messages import Epoch
 from fheval.protocols.base import Stage
@@ -57,7 +57,7 @@ def entry(round_: Round, stage: Stage = Stage.SUBMIT, **parts: object) -> Entry:
 
 def test_what_is_written_is_read(ledger: Ledger) -> None:
     round_ = a_round()
-    ledger.record(entry(round_, use=Use(data_set="d", releases=2)), at=NOW)
+    ledger.record(entry(round_, use=Use(lineage="d", releases=2)), at=NOW)
     ratios = (Fraction(2, 3), None)
     verdict = Verdict(
         ending=Ending.RELEASED,
@@ -79,7 +79,7 @@ def test_what_is_written_is_read(ledger: Ledger) -> None:
     assert (found.study, found.round) == (STUDY, round_)
     assert found.verdict == verdict
     assert (found.began, found.ended) == (NOW, NOW + timedelta(minutes=1))
-    assert found.use == Use(data_set="d", releases=2)
+    assert found.use == Use(lineage="d", releases=2)
     assert ledger.reply(round_.id, Stage.BROADCAST) == b"reply to broadcast"
 
 
@@ -87,7 +87,7 @@ def test_a_stage_has_one_answer(ledger: Ledger) -> None:
     round_ = a_round()
     ledger.record(entry(round_), at=NOW)
     with pytest.raises(sqlite3.IntegrityError):
-        ledger.record(entry(round_, use=Use(data_set="d", releases=1)), at=NOW)
+        ledger.record(entry(round_, use=Use(lineage="d", releases=1)), at=NOW)
     # Nothing of the second answer stayed.
     assert ledger.releases("d") == 0
 
@@ -98,6 +98,7 @@ def test_nothing_is_changed_or_deleted(trial: Trial, table: str) -> None:
     trial.ledgers["alder"].abort(trial.last("alder").round.id, "for the test", at=NOW)
     other = trial.round(trial.study(), "alder")
     trial.ledgers["alder"].record(entry(other, Stage.VOID, void=True), at=NOW)
+    trial.ledgers["alder"].reset_budget(trial.ledgers["alder"].spending()[0].lineage, "for the test", at=NOW)
     trial.ledgers["alder"].settle("id", "alder", "/directory", "for the test", at=NOW)
     found = 0
     for name in NAMES:
@@ -134,7 +135,7 @@ def test_the_bytes_of_old_rounds_are_dropped_and_their_records_kept(ledger: Ledg
 
 def test_releases_are_counted_from_submit_on(ledger: Ledger) -> None:
     for releases in (1, 2):
-        ledger.record(entry(a_round(), use=Use(data_set="d", releases=releases)), at=NOW)
+        ledger.record(entry(a_round(), use=Use(lineage="d", releases=releases)), at=NOW)
     assert ledger.releases("d") == 3
     assert ledger.releases("other") == 0
 
@@ -143,7 +144,7 @@ def test_releases_are_counted_from_submit_on(ledger: Ledger) -> None:
 def test_no_ending_gives_releases_back(ledger: Ledger, ending: Ending) -> None:
     """Or the aggregator could tell, by how many rounds are still answered, which of its answers were accepted."""
     round_ = a_round()
-    ledger.record(entry(round_, use=Use(data_set="d", releases=1)), at=NOW)
+    ledger.record(entry(round_, use=Use(lineage="d", releases=1)), at=NOW)
     ledger.record(entry(round_, Stage.BROADCAST, verdict=Verdict(ending=ending, roster=("a",))), at=NOW)
     assert ledger.releases("d") == 1
 
@@ -151,7 +152,7 @@ def test_no_ending_gives_releases_back(ledger: Ledger, ending: Ending) -> None:
 def test_a_void_round_gives_its_releases_back(ledger: Ledger) -> None:
     rounds = [a_round(), a_round()]
     for round_ in rounds:
-        ledger.record(entry(round_, use=Use(data_set="d", releases=2)), at=NOW)
+        ledger.record(entry(round_, use=Use(lineage="d", releases=2)), at=NOW)
     assert (ledger.releases("d"), ledger.rounds_of(STUDY.hash())) == (4, 2)
     ledger.record(entry(rounds[0], Stage.VOIDED, void=True), at=NOW)
     assert (ledger.releases("d"), ledger.rounds_of(STUDY.hash())) == (2, 1)
@@ -160,11 +161,35 @@ def test_a_void_round_gives_its_releases_back(ledger: Ledger) -> None:
 
 def test_an_aborted_round_keeps_its_releases(ledger: Ledger) -> None:
     round_ = a_round()
-    ledger.record(entry(round_, use=Use(data_set="d", releases=1)), at=NOW)
+    ledger.record(entry(round_, use=Use(lineage="d", releases=1)), at=NOW)
     ledger.abort(round_.id, "a reason", at=NOW)
     ledger.abort(round_.id, "another", at=NOW)
     assert ledger.releases("d") == 1
     assert ledger.history()[0].aborted == "a reason"
+
+
+def test_a_budget_is_reset_by_a_command_that_is_written_down(ledger: Ledger) -> None:
+    first, second, other = a_round(), a_round(), a_round()
+    for round_, lineage in ((first, "icu"), (other, "ward")):
+        ledger.record(entry(round_, use=Use(lineage=lineage, releases=3), roster=("a", "b", "c")), at=NOW)
+    assert (ledger.releases("icu"), ledger.rosters("icu")) == (3, [("a", "b", "c")])
+    ledger.reset_budget("icu", "all patients are new", at=NOW)
+    assert (ledger.releases("icu"), ledger.rosters("icu"), ledger.releases("ward")) == (0, [], 3)
+    ledger.record(entry(second, use=Use(lineage="icu", releases=1)), at=NOW)
+    assert ledger.releases("icu") == 1
+    assert ledger._rows("SELECT lineage, reason FROM resets") == [("icu", "all patients are new")]
+    with pytest.raises(ConfigError, match="'icus'; these have: icu, ward"):
+        ledger.reset_budget("icus", "a typing error", at=NOW)
+
+
+def test_what_was_spent_on_what(ledger: Ledger) -> None:
+    released, failed, lost = a_round(), a_round(), a_round()
+    for round_ in (released, failed, lost):
+        ledger.record(entry(round_, use=Use(lineage="icu", releases=2)), at=NOW)
+    verdict = Verdict(ending=Ending.RELEASED, roster=("a", "b", "c"))
+    ledger.record(entry(released, Stage.BROADCAST, verdict=verdict), at=NOW)
+    ledger.record(entry(failed, Stage.VOIDED, void=True), at=NOW)
+    assert ledger.spending() == [Spending(lineage="icu", study=STUDY.hash(), rounds=2, numbers=4, void=1, unknown=1)]
 
 
 # Policies

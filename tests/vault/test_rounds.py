@@ -164,6 +164,7 @@ def test_a_member_that_missed_the_first_round_of_an_epoch_joins_the_second(trial
     trial.stop("maple")
     first = trial.play(rng=PicksTheFirst())
     assert first.dropped == ("maple",)
+    trial.begin_anew()
     trial.start("maple")
     second = trial.play(keys=first.keys)
     assert second.keys.epoch == first.keys.epoch

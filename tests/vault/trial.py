@@ -190,6 +190,12 @@ class Trial:
         """A whole evaluation among the running vaults."""
         return drive(self.conduct(study or self.study(), **options), lambda asked: in_process(self.handlers())(asked))
 
+    def begin_anew(self) -> None:
+        """Let all running members forget what was spent and which rosters there were."""
+        for name in self.vaults:
+            for lineage in {each.lineage for each in self.ledgers[name].spending()}:
+                self.ledgers[name].reset_budget(lineage, "for the test", at=self.clock.now)
+
     def last(self, name: str) -> History:
         """A member's newest round."""
         return self.ledgers[name].history()[-1]

@@ -10,13 +10,14 @@ aggregator never has one. `drive` is the loop for a transport that can be called
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 
 from fheval.aggregator.round_in_play import EpochKeys, Exchange, Replies, RoundInPlay
 from fheval.consortium import Policy
 from fheval.engines import Engine
 from fheval.errors import CohortTooSmall, TransportError
+from fheval.party.rosters import too_close
 from fheval.protocols import PROTOCOLS
 from fheval.protocols.base import RoundFailed, Stage
 from fheval.protocols.round import Round
@@ -75,17 +76,22 @@ def conduct(
     *,
     keys: EpochKeys | None = None,
     attempts: int = DEFAULT_ATTEMPTS,
+    earlier: Collection[Collection[str]] = (),
 ) -> Conducting:
     """Aggregator: play rounds of a study among these members until one succeeds, with a new leader each time.
 
-    `keys` are those of an earlier report, used again if they suit the round. `CohortTooSmall` when too few members are
-    left, `TransportError` when the attempts are used up.
+    `keys` are those of an earlier report, used again if they suit the round. `earlier` are the rosters of the study's
+    rounds so far, which vaults compare: where one more party would make the roster too close to one of them, it is left
+    out, and whoever leads was in all of them. `CohortTooSmall` when too few members are left, `TransportError` when the
+    attempts are used up.
     """
-    parties = tuple(members)
-    leaders = study.may_lead(parties)
+    present = tuple(members)
+    failed_leaders: set[str] = set()
     made: list[Attempt] = []
     for _ in range(attempts):
-        _require_cohort(study, policy, parties, made)
+        _require_cohort(study, policy, present, made)
+        parties = _together(present, earlier, study.minimum_cohort)
+        leaders = _leaders(study.may_lead(parties), parties, earlier, failed_leaders)
         if not leaders:
             raise CohortTooSmall(
                 f"Of those who may lead, {', '.join(study.leaders)}, none is there. Wait for one of them."
@@ -98,7 +104,7 @@ def conduct(
         reused = keys if keys is not None and keys.suit(protocol, round_) else None
         # Keys that have failed once are not tried again.
         keys = None
-        attempt = RoundInPlay(study, round_, policy, engine, rng)
+        attempt = RoundInPlay(study, round_, policy, engine, rng, earlier=earlier)
         try:
             confirmed, used = yield from attempt.play(reused)
         except RoundFailed as failed:
@@ -106,9 +112,8 @@ def conduct(
             made.append(Attempt(round=round_.id, leader=leader, parties=parties, failure=str(failed), void=void))
             # Keys of an earlier round may have expired, which is nobody's fault.
             blamed = frozenset[str]() if reused and failed.stage is Stage.SUBMIT else failed.without
-            parties = tuple(name for name in parties if name not in blamed)
-            may_lead = study.may_lead(parties)
-            leaders = [name for name in may_lead if name != leader] or may_lead
+            present = tuple(name for name in present if name not in blamed)
+            failed_leaders = {leader}
             continue
         made.append(Attempt(round=round_.id, leader=leader, parties=parties))
         return Report(
@@ -123,6 +128,34 @@ def conduct(
         f"No round succeeded in {attempts} attempts; the last one failed: {made[-1].failure} "
         "Check that the members' vaults run, then try again."
     )
+
+
+def _together(present: tuple[str, ...], earlier: Collection[Collection[str]], least: int) -> tuple[str, ...]:
+    """Those present, or as many of them as were together before, where all would be too close to an earlier roster."""
+    if not any(too_close(present, other, least) for other in earlier):
+        return present
+    before = [
+        roster
+        for roster in earlier
+        if set(roster).issubset(present) and not any(too_close(roster, other, least) for other in earlier)
+    ]
+    if not before:
+        missing = {name for other in earlier if too_close(present, other, least) for name in other} - set(present)
+        raise CohortTooSmall(
+            f"{', '.join(sorted(missing))} were in an earlier round of this study and are missing now: the difference "
+            "would show their own numbers. Wait until they are there, then try again."
+        )
+    largest = max(before, key=len)
+    return tuple(name for name in present if name in largest)
+
+
+def _leaders(
+    may_lead: Sequence[str], parties: tuple[str, ...], earlier: Collection[Collection[str]], failed: set[str]
+) -> list[str]:
+    """Of those who may lead, whom vaults upload to: none that has missed an earlier round of theirs, or just failed."""
+    known = [name for name in may_lead if all(name in other for other in earlier if set(other).intersection(parties))]
+    leaders = known or list(may_lead)
+    return [name for name in leaders if name not in failed] or leaders
 
 
 def _require_cohort(study: Study, policy: Policy, parties: tuple[str, ...], made: Sequence[Attempt]) -> None:

@@ -122,13 +122,17 @@ class Post:
 def carry_out(order: Order, kit: AggregatorKit, members: Sequence[str], post: Post, keys: Path) -> Summary:
     """One evaluation among the members that are there, and what the operator is told of it.
 
-    `keys` is the file in which the epoch's public keys wait for the next round.
+    `keys` is the file in which the epoch's public keys wait for the next round; beside it are the rosters so far.
     """
     start = time.monotonic()
     policy, study, engine = kit.policy, kit.study(order.study), load_engine(order.engine)
     kept = kept_keys(keys, policy=policy.hash())
-    report = drive(conduct(study, sorted(members), policy, engine, SystemRandomness(), keys=kept), post)
+    rosters = keys.with_name("rosters.json")
+    earlier = kept_rosters(rosters, study.hash())
+    conducting = conduct(study, sorted(members), policy, engine, SystemRandomness(), keys=kept, earlier=earlier)
+    report = drive(conducting, post)
     keep_keys(keys, report.keys, policy=policy.hash())
+    keep_roster(rosters, study.hash(), report.roster)
     return Summary(
         round=report.round.id,
         protocol=report.round.protocol,
@@ -165,3 +169,24 @@ def kept_keys(path: Path, *, policy: bytes) -> EpochKeys | None:
     except (FileNotFoundError, msgspec.DecodeError, ValueError):
         return None
     return kept.keys if kept.policy == policy else None
+
+
+def keep_roster(path: Path, study: bytes, roster: tuple[str, ...]) -> None:
+    """Note who took part in a round of the study of this hash. Vaults compare rosters."""
+    rosters = _all_rosters(path)
+    of_study = rosters.setdefault(study.hex(), [])
+    if roster not in of_study:
+        of_study.append(roster)
+        replace_public(path, msgspec.json.encode(rosters))
+
+
+def kept_rosters(path: Path, study: bytes) -> list[tuple[str, ...]]:
+    """Who took part in the rounds of the study of this hash so far."""
+    return _all_rosters(path).get(study.hex(), [])
+
+
+def _all_rosters(path: Path) -> dict[str, list[tuple[str, ...]]]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, list[tuple[str, ...]]])
+    except (FileNotFoundError, msgspec.DecodeError):
+        return {}

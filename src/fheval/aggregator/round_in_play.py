@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from fheval.party.messages import (
     Voided,
     request,
 )
+from fheval.party.rosters import too_close
 from fheval.protocols import PROTOCOLS, Protocol
 from fheval.protocols.base import Aggregator, Ask, RoundFailed, Stage
 from fheval.protocols.round import PublicSetup, Round
@@ -78,7 +79,16 @@ Step = Generator[Exchange, Replies, Any]
 class RoundInPlay:
     """One round, from the set-up of its keys to the last confirmation."""
 
-    def __init__(self, study: Study, round_: Round, policy: Policy, engine: Engine, rng: Randomness) -> None:
+    def __init__(
+        self,
+        study: Study,
+        round_: Round,
+        policy: Policy,
+        engine: Engine,
+        rng: Randomness,
+        *,
+        earlier: Collection[Collection[str]] = (),
+    ) -> None:
         self.study = study
         self.round = round_
         self.protocol = PROTOCOLS[study.protocol].of_round(round_)
@@ -90,6 +100,7 @@ class RoundInPlay:
         self._proofs: dict[tuple[Stage, str], Proof] = {}
         self._complaints: dict[str, str] = {}
         self._answer = b""
+        self._earlier = earlier
         self._silent: frozenset[str] = frozenset()
         self._asked_to_submit = False
         # Where the keys are made in this very round; another epoch replaces it.
@@ -113,7 +124,9 @@ class RoundInPlay:
             replies = yield exchange
             self._silent = (self._silent | exchange.requests.keys()) - replies.keys()
             try:
-                ask = playing.send(self._opened(ask.stage, replies))
+                asked, ask = ask, playing.send(self._opened(ask.stage, replies))
+                if asked.stage is Stage.SUBMIT:
+                    self._require_apart(aggregator.roster)
             except StopIteration as done:
                 return done.value, keys
             except RoundFailed as failed:
@@ -123,6 +136,16 @@ class RoundInPlay:
                 raise
             finally:
                 self.roster = tuple(aggregator.roster)
+
+    def _require_apart(self, roster: Sequence[str]) -> None:
+        """Do not ask the leader for what it would refuse."""
+        if any(too_close(roster, other, self.round.minimum_cohort) for other in self._earlier):
+            missing = frozenset(self.round.parties).difference(roster)
+            raise RoundFailed(
+                f"without {', '.join(sorted(missing))} the roster would be too close to that of an earlier round.",
+                Stage.SUBMIT,
+                missing,
+            )
 
     def set_up(self) -> Step:
         leader = self.round.leader

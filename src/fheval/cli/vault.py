@@ -203,6 +203,29 @@ def status(
 
 
 @app.command(
+    "reset-budget",
+    epilog="Example: fheval vault reset-budget --kit ./kit --lineage sepsis-icu --reason 'only patients of 2027 now'",
+)
+def reset_budget(
+    lineage: Annotated[
+        str, typer.Option(metavar="NAME", help="What you called the data, see status.", show_default=False)
+    ],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is written down.", show_default=False)],
+    kit: KitOption = None,
+    state: StateOption = None,
+) -> None:
+    """Begin to count anew what is released of a lineage, for instance when none of its old rows are left.
+
+    The ledger keeps what was, and notes the reason. The vault must not run.
+    """
+    files = _files(kit, state, None)
+    member = load_kit(files.kit, now=utc_now()).identity.name
+    with open_ledger(files.kit, member, files.ledger, now=utc_now()) as ledger:
+        ledger.reset_budget(lineage, reason, at=utc_now())
+    typer.echo(f"What was released of {lineage} before now counts no longer.")
+
+
+@app.command(
     epilog="Examples:\n\n"
     "fheval vault moved --kit ./kit --state /srv/new/vault --reason 'new disk'\n\n"
     "fheval vault moved --kit ./kit --state ./vault --lost --reason 'disk broke, no backup'"

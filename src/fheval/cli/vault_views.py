@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rich import box
@@ -28,7 +29,8 @@ def status_json(
 ) -> dict[str, Any]:
     """The vault at one glance."""
     history = ledger.history()
-    used = sorted({each.use.data_set for each in history if each.use is not None})
+    names = {each.study.hash(): each.study.name for each in history}
+    spending = ledger.spending()
     return {
         "member": kit.identity.name,
         "consortium": kit.policy.consortium,
@@ -40,7 +42,11 @@ def status_json(
         "released": sum(_state(each) == Ending.RELEASED.value for each in history),
         "releases_per_data_set": kit.policy.rules.releases_per_data_set,
         "studies": [_standing_json(each, ledger) for each in studies.all()],
-        "data_sets": [{"data_set": data_set, "releases": ledger.releases(data_set)} for data_set in used],
+        "lineages": [
+            {"lineage": lineage, "releases": ledger.releases(lineage)}
+            for lineage in dict.fromkeys(each.lineage for each in spending)
+        ],
+        "spent": [asdict(each) | {"study": names[each.study] or each.study.hex()} for each in spending],
     }
 
 
@@ -85,7 +91,7 @@ def _round_json(each: History) -> dict[str, Any]:
         "stages": [stage.value for stage in each.stages],
         "began": each.began.isoformat(),
         "ended": None if each.ended is None else each.ended.isoformat(),
-        "data_set": None if each.use is None else each.use.data_set,
+        "lineage": None if each.use is None else each.use.lineage,
         "aborted": each.aborted,
     }
     if verdict is None or verdict.ending is not Ending.RELEASED:
@@ -122,10 +128,22 @@ def status_table(found: Mapping[str, Any]) -> RenderableType:
     table.add_row("rounds", f"{found['rounds']}, of which {found['released']} released a result")
     for each in found["studies"]:
         table.add_row("study", Text("\n".join(_standing_lines(each))))
-    for each in found["data_sets"]:
+    for each in found["lineages"]:
         allowed = found["releases_per_data_set"]
-        table.add_row("data set", f"{each['data_set']}, {each['releases']} of {allowed} releases")
+        table.add_row("lineage", f"{each['lineage']}, {each['releases']} of {allowed} releases")
+        for spent in found["spent"]:
+            if spent["lineage"] == each["lineage"]:
+                table.add_row("", _spent_in_words(spent))
     return table
+
+
+def _spent_in_words(spent: Mapping[str, Any]) -> str:
+    words = f"{spent['numbers']} for {spent['rounds']} rounds of {spent['study']}"
+    if spent["unknown"]:
+        words += f", {spent['unknown']} of which ended in an unknown way"
+    if spent["void"]:
+        words += f"; {spent['void']} void rounds cost nothing"
+    return words
 
 
 def _standing_lines(each: Mapping[str, Any]) -> Iterator[str]:

@@ -63,10 +63,25 @@ class EpochRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """That a round takes releases from a data set."""
+    """That a round takes releases from a lineage of data."""
 
-    data_set: str
+    lineage: str
     releases: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """What a lineage has been used for by one study, which is named by its hash.
+
+    `rounds` and `numbers` count, `void` rounds do not. Of the rounds, so many ended in a way that is `unknown` here.
+    """
+
+    lineage: str
+    study: bytes
+    rounds: int
+    numbers: int
+    void: int
+    unknown: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +209,7 @@ class Ledger:
         if entry.roster is not None:
             self._insert("rosters", round=round_id, names=msgspec.msgpack.encode(entry.roster))
         if entry.use is not None:
-            self._insert("uses", round=round_id, data_set=entry.use.data_set, releases=entry.use.releases)
+            self._insert("uses", round=round_id, lineage=entry.use.lineage, releases=entry.use.releases)
         if entry.verdict is not None:
             content = verdict_to_bytes(entry.verdict)
             self._insert("endings", round=round_id, ending=entry.verdict.ending.value, verdict=content, at=when)
@@ -212,6 +227,16 @@ class Ledger:
             self._insert(
                 "places", ledger=ledger_id, member=member, directory=directory, reason=reason, at=at.isoformat()
             )
+
+    def reset_budget(self, lineage: str, reason: str, *, at: datetime) -> None:
+        """Begin to count anew for a lineage: earlier rounds neither count nor are compared any more."""
+        known = sorted(row[0] for row in self._rows("SELECT DISTINCT lineage FROM uses"))
+        if lineage not in known:
+            have = f"these have: {', '.join(known)}" if known else "no lineage has"
+            raise ConfigError(f"No round has used the lineage {lineage!r}; {have}. Check the name.")
+        with transaction(self._connection):
+            (last,) = self._row("SELECT MAX(number) FROM rounds")
+            self._insert("resets", lineage=lineage, last_round=last, reason=reason, at=at.isoformat())
 
     def use_policy(self, version: int, policy_hash: bytes, *, at: datetime) -> None:
         """Note the policy in use; an older one than was ever used, or another of the same version, is refused."""
@@ -273,15 +298,15 @@ class Ledger:
     def seen_bundle(self, bundle_id: bytes) -> bool:
         return self._row("SELECT 1 FROM epochs WHERE bundle = ?", bundle_id) is not None
 
-    def releases(self, data_set: str) -> int:
-        """How many releases a data set has had, or may have had.
+    def releases(self, lineage: str) -> int:
+        """How many releases a lineage has had, or may have had, since its budget was last reset.
 
         A release counts from the moment the party's counts leave the vault, because from then on nothing that the
         party does prevents it. Whatever the round ends with, it is not given back: from the number of rounds that a
         vault still answers, the aggregator would learn which of its answers were accepted. A round that is void has
         ended before there was an answer, and does not count.
         """
-        row = self._row("SELECT COALESCE(SUM(releases), 0) FROM spent WHERE data_set = ?", data_set)
+        row = self._row("SELECT COALESCE(SUM(releases), 0) FROM spent WHERE lineage = ?", lineage)
         return 0 if row is None else int(row[0])
 
     def rounds_of(self, study: bytes) -> int:
@@ -293,6 +318,28 @@ class Ledger:
         """Which ledger this is; None for one that was just made."""
         row = self._row("SELECT ledger, member, directory FROM places ORDER BY number DESC LIMIT 1")
         return None if row is None else Place(id=row[0], member=row[1], directory=row[2])
+
+    def spending(self) -> list[Spending]:
+        """What each lineage has been used for since its budget was last reset, study by study."""
+        rows = self._rows(
+            "SELECT lineage, study, SUM(NOT void), SUM(releases * NOT void), SUM(void), "
+            "SUM(NOT void AND round NOT IN (SELECT round FROM endings)) FROM used GROUP BY lineage, study "
+            "ORDER BY lineage, MIN(number)"
+        )
+        names = ("lineage", "study", "rounds", "numbers", "void", "unknown")
+        return [Spending(**dict(zip(names, row, strict=True))) for row in rows]
+
+    def rosters(self, lineage: str) -> list[tuple[str, ...]]:
+        """The rosters of all rounds of a lineage that this party opened, or was told the outcome of."""
+        noted = self._rows("SELECT names FROM rosters JOIN spent USING (round) WHERE lineage = ?", lineage)
+        told = self._rows("SELECT verdict FROM endings JOIN spent USING (round) WHERE lineage = ?", lineage)
+        opened = [msgspec.msgpack.decode(names, type=tuple[str, ...]) for (names,) in noted]
+        return list(dict.fromkeys([*opened, *(verdict_from_bytes(each).roster for (each,) in told)]))
+
+    def lineage_of(self, round_id: str) -> str | None:
+        """The lineage that a round takes releases from; None while this party has not uploaded."""
+        row = self._row("SELECT lineage FROM uses WHERE round = ?", round_id)
+        return None if row is None else str(row[0])
 
     def _is_void(self, round_id: str) -> bool:
         return self._row("SELECT 1 FROM voids WHERE round = ?", round_id) is not None
@@ -314,7 +361,7 @@ class Ledger:
 
     def _history(self, round_id: str, call: bytes, asked: bytes, at: str) -> History:
         stages = self._rows("SELECT stage FROM stages WHERE round = ? ORDER BY number", round_id)
-        use = self._row("SELECT data_set, releases FROM uses WHERE round = ?", round_id)
+        use = self._row("SELECT lineage, releases FROM uses WHERE round = ?", round_id)
         ending = self._row("SELECT verdict, at FROM endings WHERE round = ?", round_id)
         abort = self._row("SELECT reason FROM aborts WHERE round = ?", round_id)
         study = Study.from_bytes(asked)
@@ -323,7 +370,7 @@ class Ledger:
             round=study.round(_call(call)),
             began=datetime.fromisoformat(at),
             stages=tuple(Stage(stage) for (stage,) in stages),
-            use=None if use is None else Use(data_set=use[0], releases=use[1]),
+            use=None if use is None else Use(lineage=use[0], releases=use[1]),
             verdict=None if ending is None else verdict_from_bytes(ending[0]),
             ended=None if ending is None else datetime.fromisoformat(ending[1]),
             aborted=None if abort is None else abort[0],

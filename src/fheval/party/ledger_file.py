@@ -14,7 +14,8 @@ from pathlib import Path
 from fheval.consortium.files import check_private_directory
 from fheval.errors import ConfigError
 
-# 3: a ledger knows whose it is and where it lies, and rounds may be void. 4: studies have a table of their own.
+# 3: a ledger knows whose it is and where it lies, and rounds may be void. 4: studies have a table of their own,
+# and releases are counted by lineage, since a reset.
 SCHEMA_VERSION = 4
 
 _PERMANENT = {
@@ -28,7 +29,9 @@ _PERMANENT = {
     "stages": "number INTEGER PRIMARY KEY, round TEXT NOT NULL REFERENCES rounds (id), stage TEXT NOT NULL, "
     "request BLOB NOT NULL, reply BLOB NOT NULL, at TEXT NOT NULL, UNIQUE (round, stage)",
     "rosters": "round TEXT PRIMARY KEY REFERENCES rounds (id), names BLOB NOT NULL",
-    "uses": "round TEXT PRIMARY KEY REFERENCES rounds (id), data_set TEXT NOT NULL, releases INTEGER NOT NULL",
+    "uses": "round TEXT PRIMARY KEY REFERENCES rounds (id), lineage TEXT NOT NULL, releases INTEGER NOT NULL",
+    "resets": "number INTEGER PRIMARY KEY, lineage TEXT NOT NULL, last_round INTEGER NOT NULL, reason TEXT NOT NULL, "
+    "at TEXT NOT NULL",
     "endings": "round TEXT PRIMARY KEY REFERENCES rounds (id), ending TEXT NOT NULL, verdict BLOB NOT NULL, "
     "at TEXT NOT NULL",
     "voids": "round TEXT PRIMARY KEY REFERENCES rounds (id), at TEXT NOT NULL",
@@ -50,11 +53,13 @@ def _kept(table: str) -> list[str]:
     ]
 
 
-# What counts: the uses of all rounds that are not void.
-_SPENT = (
-    "SELECT uses.round, uses.data_set, uses.releases, rounds.study FROM uses JOIN rounds ON rounds.id = uses.round "
-    "WHERE uses.round NOT IN (SELECT round FROM voids)"
+# What a lineage has been used for since its budget was last reset, and of that, what counts: all but void rounds.
+_USED = (
+    "SELECT uses.round, uses.lineage, uses.releases, rounds.study, rounds.number, "
+    "uses.round IN (SELECT round FROM voids) AS void FROM uses JOIN rounds ON rounds.id = uses.round "
+    "WHERE rounds.number > (SELECT COALESCE(MAX(last_round), 0) FROM resets WHERE resets.lineage = uses.lineage)"
 )
+_SPENT = "SELECT * FROM used WHERE NOT void"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,7 @@ LEDGER = Schema(
     SCHEMA_VERSION,
     (
         *(f"CREATE TABLE {table} ({columns})" for table, columns in (_PERMANENT | _PASSING).items()),
+        f"CREATE VIEW used AS {_USED}",
         f"CREATE VIEW spent AS {_SPENT}",
         *(statement for table in _PERMANENT for statement in _kept(table)),
     ),

@@ -19,6 +19,7 @@ from fheval.party.context import RoundContext
 from fheval.party.epoch import Keyring, make_keys
 from fheval.party.ledger import EpochBytes, Ledger, RoundRecord, Use
 from fheval.party.messages import Relay, Submit, Voided
+from fheval.party.rosters import require_apart, require_witness
 from fheval.party.terms import releases_of
 from fheval.protocols.base import Answer, Receipt, Seat, Stage
 from fheval.protocols.round import AGGREGATOR, PartySecrets
@@ -71,6 +72,7 @@ class Steps:
         accepted, releases = self._studies.ready(study.hash()), releases_of(study)
         if accepted is None:
             raise not_ready()
+        require_witness(context.protocol.openers(context.round), self._ledger.rosters(accepted.lineage))
         # As many as are there already, and all but the last of this round's own.
         self.kit.policy.check_release(self._ledger.releases(accepted.lineage) + releases - 1)
         contribution = self._studies.take(study)
@@ -78,7 +80,7 @@ class Steps:
             raise not_ready()
         seat = self._seat(context, secrets, contribution=contribution)
         answer = context.protocol.answer(seat, Stage.SUBMIT, b"")
-        return Answered(answer=answer, keys=sealed, use=Use(data_set=accepted.lineage, releases=releases))
+        return Answered(answer=answer, keys=sealed, use=Use(lineage=accepted.lineage, releases=releases))
 
     def _require_turn(self, study: Study, now: datetime) -> None:
         """Refuse one round too many, or too soon after the last one."""
@@ -94,6 +96,9 @@ class Steps:
         """Any later stage: check what the message cites, and let the protocol answer."""
         step, body = context.protocol.step(stage), bytes(message.body)
         uploaded = context.check_uploads(message.proofs) if step.cites is Stage.SUBMIT else None
+        if uploaded is not None:
+            # Whoever is told the uploaders opens their sum, or gives the pads for it.
+            require_apart(uploaded, self._other_rosters(context), context.round.minimum_cohort)
         if step.cites is Stage.RESULT:
             context.check_leaders(body, message.proofs)
         seat = self._seat(
@@ -104,6 +109,10 @@ class Steps:
             shown=None if message.shown is None else bytes(message.shown),
         )
         return Answered(answer=context.protocol.answer(seat, stage, body))
+
+    def _other_rosters(self, context: RoundContext) -> list[tuple[str, ...]]:
+        lineage = self._ledger.lineage_of(context.round.id)
+        return [] if lineage is None else self._ledger.rosters(lineage)
 
     def void(self, context: RoundContext) -> Answered:
         """Opener: never open this round, of which it has told nobody anything but its own upload.
