@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fheval.aggregator.conductor import Report, conduct, drive
+from fheval.aggregator.conductor import Report
 from fheval.counting import Grid
 from fheval.errors import CohortTooSmall, TransportError
 from fheval.party.rosters import too_close
 from fheval.secrets import Randomness, SystemRandomness
-from in_process import in_process
 from vault.trial import NAMES, PADDED, PicksTheFirst, Trial
 
 FOUR = NAMES[:4]
@@ -46,9 +45,7 @@ class PicksTheLast(SystemRandomness):
 
 def play(trial: Trial, members: Sequence[str], rng: Randomness, **changes: Any) -> Report:
     """A round as an aggregator calls it that does not care for earlier rosters."""
-    study = trial.study(**changes)
-    conducting = conduct(study, members, trial.policy, trial.engine, rng, attempts=1)
-    return drive(conducting, in_process(trial.handlers()))
+    return trial.play(trial.study(**changes), rng=rng, members=members, attempts=1)
 
 
 RELEASE: dict[str, Any] = {
@@ -183,9 +180,7 @@ def test_whoever_leads_was_there_before(trial: Trial) -> None:
     """Three more parties than before may come, and one of those who know leads."""
     trial.play(members=NAMES[:3])
     for _ in range(8):
-        conducting = conduct(
-            trial.study(), NAMES, trial.policy, trial.engine, SystemRandomness(), earlier=[NAMES[:2]], attempts=1
-        )
+        conducting = trial.conduct(trial.study(), earlier=[NAMES[:2]], attempts=1)
         asked = next(conducting)
         assert set(asked.requests) <= set(NAMES[:2])
         conducting.close()
