@@ -59,6 +59,7 @@ def test_who_made_the_keys_leads_as_long_as_they_are_used(trial: Trial) -> None:
 def test_a_lost_leader_means_a_new_epoch(trial: Trial) -> None:
     study = trial.study()
     first = play(trial, study)
+    trial.begin_anew()
     trial.stop("alder")
     later = play(trial, study, keys=first.keys)
     assert later.keys.epoch != first.keys.epoch
