@@ -10,7 +10,7 @@ import pytest
 from fheval.engines import available_engines, load_engine
 from fheval.protocols.padding import LinearCircuit
 from fheval.protocols.round import Contribution
-from protocols.rounds import PADDED, Cast, a_round, parameters_of
+from protocols.rounds import PADDED, Cast, a_round, contributions_of, curve, parameters_of
 
 pytestmark = pytest.mark.skipif("seal" not in available_engines(), reason="SEAL alone tells how large noise is")
 
@@ -56,3 +56,26 @@ def test_a_few_bits_more_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(LinearCircuit, "sheet", sheet)
     assert max(bits_left("padded", 1)) < min(LEFT_BY_ROUNDING)
+
+
+def test_what_depends_on_the_counts_is_divided_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the mask is added, the products' noise leaves 60 bits of 73; the next drop divides it by 2^60."""
+    engine = load_engine("seal")
+    left: list[int] = []
+    cast = Cast(a_round("padded", 3, engine=engine), engine)
+    holders: list[Any] = [
+        engine.key_holder(chosen, key) for chosen, key in zip(parameters_of(cast.round), cast.secrets.keys, strict=True)
+    ]
+    honest = LinearCircuit.sheet
+
+    def sheet(self: LinearCircuit, pads: Any, multipliers: Any, mask: Any) -> bytes:
+        loaded = [self.evaluator.load(data) for data in pads]
+        dropped = self.evaluator.drop_level(self.evaluator.linear(loaded, multipliers))
+        (holder,) = (each for each in holders if each.parameters == self.evaluator.parameters)
+        left.append(holder._decryptor.invariant_noise_budget(dropped.handle))
+        return honest(self, pads, multipliers, mask)
+
+    monkeypatch.setattr(LinearCircuit, "sheet", sheet)
+    cast.result_of(cast.served(contributions_of(cast.round, [curve(1 << 20, 1 << 20)] * 3)))
+    assert len(left) == 4
+    assert min(left) >= 60
