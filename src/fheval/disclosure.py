@@ -70,7 +70,7 @@ class Disclosure:
 
     `reveals` is "counts" where fewer than ten sets of counts fit the numbers; `candidates` says how many do, by
     estimate, for who is told most, and `by` which numbers they are. `precision_needed` would leave ten; None where
-    no rounding does. `numbers` are told in a round. Who opens the answer may see more, where it `opens_exactly`.
+    no rounding does, or any. `numbers` are told in a round. Who opens the answer sees more where it `opens_exactly`.
     """
 
     reveals: Literal["ratios", "counts"]
@@ -202,6 +202,9 @@ def _systems(study: Study, rows: int) -> list[_System]:
         if of_pairs:
             # Whoever knows the rows tries every number of positives.
             found.append(_System(by=("auc",), rows=size, volume=size, steps=steps))
+        if any(spec.metric.name == "mean" for spec in study.specs):
+            # The values may be zeros and ones, and their mean a count over the number of rows.
+            found.append(_System(by=("mean",), rows=size, volume=size, eigenvalues=(1.0,)))
         if stretches:
             # The share of positives in a tenth of the rows, which is in no other number.
             inside = size / 10
@@ -344,14 +347,14 @@ def _reduced(rows: _Matrix) -> _Matrix:
 
 
 def _precision_for(systems: Sequence[_System], rounds: int) -> float | None:
-    """The finest precision of two digits that leaves enough candidates; None where none below one does."""
+    """The finest precision of two digits that leaves enough candidates; None where none, or any, does."""
 
     def enough(precision: float) -> bool:
         width = 2 * precision / (rounds + 1)
         return all(system.candidates(width) >= LEAST_CANDIDATES for system in systems)
 
     low, high = -15.0, 0.0
-    if not enough(0.5):
+    if not systems or not enough(0.5):
         return None
     while high - low > 1e-6:
         middle = (low + high) / 2

@@ -168,8 +168,14 @@ def test_exact_fractions_and_curves_are_counts() -> None:
 
 
 def test_losses_and_errors_reveal_no_counts() -> None:
-    study = a_study(["brier", "log-loss"])
-    assert disclosed_by(study, 1000).reveals == "ratios"
+    found = disclosed_by(a_study(["brier", "log-loss"]), 1000)
+    assert (found.reveals, found.precision_needed) == ("ratios", None)
+
+
+def test_a_mean_may_be_one_of_zeros_and_ones() -> None:
+    found = disclosed_by(a_study(["mean:right"], target_range=(0, 1)), 5000)
+    assert found.candidates == pytest.approx(1e-3 * 5000, rel=0.01)
+    assert found.reveals == "counts"
 
 
 def test_a_study_that_says_ratios_and_gives_counts_is_refused() -> None:
