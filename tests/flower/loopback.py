@@ -165,7 +165,7 @@ class Loopback:
     def accept(self, name: str, study: str, *options: str) -> None:
         """As a member: accept a study."""
         data = str(self.root / f"{name}.csv")
-        place = ("--kit", str(self.kit(name)), str(self.signed(study)), "--data", data, "--lineage", "trial")
+        place = ("--kit", str(self.kit(name)), str(self.signed(study)), "--data", data, "--lineage", study)
         run("vault", "accept", *place, "--yes", *options)
 
     def program(self, name: str, *arguments: str) -> Program:

@@ -15,9 +15,10 @@ from flower.loopback import Loopback, consortium, ended, summary_of
 pytestmark = pytest.mark.slow
 
 MEMBERS = ("alder", "birch", "cedar", "dogwood")
-ROUND = ("--study", "usual", "--timeout", "40", "--patience", "5")
+# A study and a lineage for each test: rosters that differ by one member are not both opened within one.
+USUAL = ("before", "slow", "during", "leader", "lost", "restarted")
 STUDIES = {
-    "usual": 'grid = "even"\ndecision_points = 50\nrounds = 100\n',
+    **dict.fromkeys(USUAL, 'grid = "even"\ndecision_points = 50\nrounds = 100\n'),
     "large": 'grid = "even"\ndecision_points = 5000\n',
 }
 
@@ -26,6 +27,11 @@ STUDIES = {
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
     with consortium(tmp_path_factory.mktemp("f"), MEMBERS, STUDIES) as made:
         yield made
+
+
+def a_round(study: str, patience: str = "5") -> tuple[str, ...]:
+    """What is asked of a study, without waiting long."""
+    return ("--study", study, "--timeout", "40", "--patience", patience)
 
 
 def who_says(running: Loopback, words: str, marks: dict[str, int]) -> str:
@@ -62,7 +68,7 @@ def test_a_round_that_the_policy_forbids_is_refused_with_a_reason_at_home(runnin
 def test_a_vault_killed_before_submit_is_a_dropout_and_comes_back(running: Loopback) -> None:
     vault = running.programs["vault-alder"]
     vault.kill()
-    check_result(running, running.evaluate(*ROUND), ["birch", "cedar", "dogwood"])
+    check_result(running, running.evaluate(*a_round("before")), ["birch", "cedar", "dogwood"])
     vault.start()
     vault.wait_for("listens on", times=2)
 
@@ -71,7 +77,7 @@ def test_a_slow_member_misses_the_timeout_and_its_late_answer_changes_nothing(ru
     vault = running.programs["vault-birch"]
     vault.pause()
     try:
-        summary = running.evaluate(*ROUND)
+        summary = running.evaluate(*a_round("slow"))
     finally:
         vault.resume()
     check_result(running, summary, ["alder", "cedar", "dogwood"])
@@ -82,7 +88,7 @@ def test_a_vault_killed_during_submit_is_a_dropout_and_comes_back(running: Loopb
     vault = running.programs["vault-cedar"]
     marks = {member: len(running.log(f"vault-{member}")) for member in MEMBERS if member != "cedar"}
     vault.pause()
-    asked = running.ask(*ROUND)
+    asked = running.ask(*a_round("during"))
     try:
         who_says(running, "stage submit: answered", marks)
         time.sleep(3)  # the others have answered, or are about to: its own request waits
@@ -100,7 +106,7 @@ def test_a_leader_killed_between_stages_is_replaced(running: Loopback) -> None:
     # Keys of an earlier round would do, and the leader be asked for nothing before the submit.
     (running.root / "state" / "keys").unlink()
     marks = {member: len(running.log(f"vault-{member}")) for member in MEMBERS}
-    asked = running.ask(*ROUND)
+    asked = running.ask(*a_round("leader"))
     try:
         leader = who_says(running, "stage setup: answered", marks)
         running.programs[f"vault-{leader}"].kill()
@@ -118,7 +124,7 @@ def test_a_leader_killed_between_stages_is_replaced(running: Loopback) -> None:
 def test_a_machine_lost_right_after_its_upload_left_spoils_nothing(running: Loopback) -> None:
     """Whether the upload still arrived or not, the result is that of the roster."""
     marks = {"dogwood": len(running.log("vault-dogwood"))}
-    asked = running.ask(*ROUND)
+    asked = running.ask(*a_round("lost"))
     vault, party = running.programs["vault-dogwood"], running.programs["party-dogwood"]
     try:
         who_says(running, "stage submit: answered", marks)
@@ -141,10 +147,10 @@ def test_a_machine_lost_right_after_its_upload_left_spoils_nothing(running: Loop
 def test_the_superlink_is_restarted_between_rounds(running: Loopback) -> None:
     hub = running.programs["hub"]
     hub.stop()
-    status, _, complaint = ended(running.ask(*ROUND))
+    status, _, complaint = ended(running.ask(*a_round("restarted")))
     assert status == 2
     assert "No aggregator is up" in complaint
     hub.start()
     hub.wait_for("Ready for", times=2)
-    summary = running.evaluate(*ROUND[:-1], "60")
+    summary = running.evaluate(*a_round("restarted", "60"))
     check_result(running, summary, list(MEMBERS))
