@@ -96,16 +96,7 @@ def test_a_pipe_may_change(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.txt"
     os.mkfifo(pipe)
 
-    def write() -> None:
-        # The reader looks once whether the file is there.
-        for data in (b"", rows):
-            with pipe.open("wb") as end:
-                try:
-                    end.write(data)
-                except BrokenPipeError:
-                    return
-
-    writer = threading.Thread(target=write, daemon=True)
+    writer = threading.Thread(target=pipe.write_bytes, args=(rows,), daemon=True)
     writer.start()
     assert count_file(pipe).samples == ROWS
     writer.join()

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from stat import S_ISREG
+from stat import S_ISFIFO, S_ISREG
 from typing import Any, TypeVar
 
 import numpy as np
@@ -128,11 +128,13 @@ def _column(file: Path, *, labels: bool) -> NDArray[Any]:
 def _existing(path: FilePath) -> Path:
     file = Path(path)
     try:
-        with file.open("rb"):
-            return file
+        # What is in a pipe can be read once, and a look would take it.
+        if not S_ISFIFO(file.stat().st_mode):
+            file.open("rb").close()
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"{file}: cannot be opened ({reason}). Check the path and its permissions.") from error
+    return file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
