@@ -56,7 +56,7 @@ def test_metrics_models_and_groups_as_json(fheval: Session, hospitals: list[str]
     everyone = pl.concat(frames)
     assert len(result["results"]) == 2 * 2 * 3
     for row in result["results"]:
-        assert set(row) == {"metric", "model", "class", "group", "value", "low", "high", "precision"}
+        assert set(row) == {"metric", "model", "class", "group", "value", "low", "high", "binning", "precision"}
         chosen = (
             everyone if row["group"] is None else everyone.filter(pl.col("sex") == row["group"].removeprefix("sex="))
         )

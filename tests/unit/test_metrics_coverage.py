@@ -57,7 +57,8 @@ def private(parties: list[Rows], number: int) -> Estimate:
         for index, rows in enumerate(parties)
     ]
     left, right = STUDY.batch().factors(np.sum([own.table for own in shares], axis=0))
-    products = (left.astype(np.float64) * right).reshape(1 + STUDY.replicates, -1)
+    terms = STUDY.batch().readings[0].form.terms
+    products = (left.astype(np.float64) * right)[: terms * (1 + STUDY.replicates)].reshape(-1, terms)
     values = products[:, :-1].sum(axis=1) / products[:, -1]
     return Estimate(float(values[0]), values[1:], 0.0)
 

@@ -19,12 +19,13 @@ async def until_told(work: Coroutine[Any, Any, None]) -> None:
     """
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in _STOPS}
     for number in _STOPS:
         loop.add_signal_handler(number, task.cancel)
     try:
         with suppress(asyncio.CancelledError):
             await task
     finally:
-        for number in _STOPS:
+        for number, handler in before.items():
             loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_IGN)
+            signal.signal(number, signal.SIG_IGN if task.cancelled() else handler)
