@@ -33,6 +33,7 @@ from fheval.party.core import VaultCore
 from fheval.party.ledger import Ledger
 from fheval.party.messages import REFUSAL
 from fheval.protocols.base import Stage
+from fheval.study import Study
 from keys_consortium import NOW
 from vault.trial import NAMES, RULES, PicksTheFirst, Trial, make_consortium, write_scores
 
@@ -203,10 +204,15 @@ def one_round(trial: Trial, target: str, fired_at: VaultUnderFire, chance: int) 
                 received[asked.stage] = replies[name]
         return replies
 
-    report = drive(trial.conduct(trial.study(), rng=PicksTheFirst(), members=MEMBERS, attempts=1), exchange)
+    report = drive(trial.conduct(asked_often(trial), rng=PicksTheFirst(), members=MEMBERS, attempts=1), exchange)
     assert report.confirmed == MEMBERS
     fired_at.stop()
     return received
+
+
+def asked_often(trial: Trial) -> Study:
+    """A study with a round for every kill."""
+    return trial.study(rounds=1000)
 
 
 def reply_digests(path: Path, round_id: str) -> dict[str, bytes]:
@@ -228,7 +234,9 @@ def main(folder: Path) -> None:
     kills = {"opening": opening(folder)}
     # With this randomness the first member leads.
     for part, target in (("leader", MEMBERS[0]), ("party", MEMBERS[1])):
-        trial.start(*(name for name in MEMBERS if name != target))
+        trial.start(*MEMBERS)
+        trial.accept(asked_often(trial))
+        trial.stop(target)
         kills[part] = rounds(trial, target)
         trial.stop()
     print(json.dumps(kills))
