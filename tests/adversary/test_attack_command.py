@@ -113,7 +113,7 @@ def test_a_strategy_that_no_one_claims_to_catch_breaks_nothing() -> None:
 @pytest.mark.parametrize(
     ("protocol", "sections"),
     [
-        ("padded", {"privacy"}),
+        ("padded", {"privacy", "counts"}),
         ("padded-verified", {"privacy", "small_field", "several_fields"}),
         ("paper-semi-honest", {"privacy"}),
         ("paper-malicious", {"privacy", "guessing", "nudge"}),
