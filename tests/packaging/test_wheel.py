@@ -162,10 +162,10 @@ def test_every_command_has_help(fheval: Bare) -> None:
 
 
 def test_what_runs_on_flower_says_which_extra_to_install(fheval: Bare) -> None:
-    up = ["aggregator", "up", "--kit", "hub", "--state", "state"]
-    evaluate = ["aggregator", "evaluate", "--kit", "hub", "--state", "state"]
-    party = ["party", "up", "--kit", "kit", "--vault", "v.sock", "--superlink", "hub:9092", "--state", "state"]
-    for done in fheval.several(up, evaluate, party):
+    over = ["--transport", "flower", "--state", "state"]
+    up = ["aggregator", "up", "--kit", "hub", *over]
+    party = ["party", "up", "--kit", "kit", "--vault", "v.sock", "--hub", "hub:9092", *over]
+    for done in fheval.several(up, party):
         assert (done.status, done.out) == (2, "")
         assert done.err.startswith("This command needs Flower, which is not installed")
         assert "Install fheval[flower]" in done.err

@@ -46,6 +46,8 @@ def up(
     transport: Transport = TransportName.DIRECT,
 ) -> None:
     """Take the connections of the policy's members, with TLS, until Ctrl-C or SIGTERM."""
+    if transport is TransportName.FLOWER:
+        require_flower()
     now = datetime.now(timezone.utc)
     loaded = load_aggregator_kit(kit, now=now)
 
@@ -59,7 +61,6 @@ def up(
         log_to_standard_error("fheval.hub")
         run_hub(kit, state, host, port, on_ready=ready)
     else:
-        require_flower()
         from fheval.flower.superlink import run_aggregator
 
         run_aggregator(loaded, State.at(state), host, port, now=now, on_ready=ready)
