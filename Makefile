@@ -81,7 +81,7 @@ UV_COMPILE = .venv/bin/uv pip compile pyproject.toml lab/pyproject.toml --quiet 
 lock: ## write the lock files anew from pyproject.toml and lab/pyproject.toml
 	@[ -x .venv/bin/uv ] || $(BOOTSTRAP) tools/setup.py --main-only || [ -x .venv/bin/uv ]
 	$(UV_COMPILE) --universal --python-version 3.11 \
-	  --extra openfhe --extra flower --extra baselines --extra dev --extra lock \
+	  --extra openfhe --extra flower --extra databases --extra baselines --extra dev --extra lock \
 	  --output-file locks/venv.txt
 	$(UV_COMPILE) --python-version 3.10 --python-platform x86_64-manylinux_2_35 \
 	  --extra openfhe --extra dev \
