@@ -10,7 +10,7 @@ from architecture.imports import PACKAGE, Module, attributes, imported, part_of
 # From the ground up. A part may import its own layer and those below.
 LAYERS = (
     {"errors", "version"},
-    {"secrets", "wire", "field"},
+    {"secrets", "wire", "field", "drawing"},
     {"counting", "engines"},
     {"protocols"},
     {"metrics"},

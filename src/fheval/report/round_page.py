@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from fheval.drawing.markup import Content, element
 from fheval.report.account import Account
-from fheval.report.page import Content, Heading, element, facts, page, section, table
+from fheval.report.page import Heading, facts, page, section, table
 from fheval.version import __version__
 
 

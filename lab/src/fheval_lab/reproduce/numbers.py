@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from fheval.report.page import Content, Element, Heading, element
+from fheval.drawing.markup import Content, Element, element
+from fheval.drawing.plots import written
+from fheval.report.page import Heading
 from fheval.report.page import table as any_table
-from fheval_lab.reproduce.plots import written
 
 NOTHING = "–"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from fheval.report.page import Content, Element, element, facts, page, section
+from fheval.drawing.markup import Content, Element, element
+from fheval.report.page import facts, page, section
 from fheval.version import __version__
 from fheval_lab.reproduce import page_division, page_figures, page_tables
 from fheval_lab.reproduce.run import Reproduction, distinct_machines, left_out

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fheval.report.page import Content, element
+from fheval.drawing.markup import Content, element
+from fheval.drawing.plots import Axis, Series, plot, written
 from fheval_lab.baselines.division import CKKS_DIVISION, TOLERANCE
 from fheval_lab.reproduce import numbers
 from fheval_lab.reproduce.divisions import CASES, EFFORT_NAMES, METHODS, SPREADS, Case
-from fheval_lab.reproduce.plots import Axis, Series, plot, written
 from fheval_lab.reproduce.rows import Row
 from fheval_lab.reproduce.run import Reproduction
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import attrgetter
 
-from fheval.report.page import Content, element
+from fheval.drawing.markup import Content, element
+from fheval.drawing.plots import Axis, Series, plot
 from fheval_lab.reproduce import numbers, printed
 from fheval_lab.reproduce.accuracy import PROTOCOLS
 from fheval_lab.reproduce.data_sets import TITLES
 from fheval_lab.reproduce.figures import FIXED_POINTS, POINTS
-from fheval_lab.reproduce.plots import Axis, Series, plot
 from fheval_lab.reproduce.rows import Row
 from fheval_lab.reproduce.run import Reproduction
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from fheval.drawing.markup import Content, Element, element
 from fheval.protocols import padded_verified, paper_malicious
-from fheval.report.page import Content, Element, element
 from fheval_lab.reproduce import numbers
 from fheval_lab.reproduce.accuracy import DPAUC_COLUMNS, EPSILONS, PROTOCOLS, ROUNDED
 from fheval_lab.reproduce.rows import Row

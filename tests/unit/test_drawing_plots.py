@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fheval.report.page import Element, write
-from fheval_lab.reproduce.plots import Axis, Scale, Series, plot, written
+from fheval.drawing.markup import Element, write
+from fheval.drawing.plots import Axis, Scale, Series, plot, written
 
 POSITIVE = st.floats(1e-12, 1e12)
 
