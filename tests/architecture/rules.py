@@ -12,6 +12,7 @@ LAYERS = (
     {"errors", "version"},
     {"secrets", "wire", "field", "drawing"},
     {"counting", "engines"},
+    {"privacy"},
     {"protocols"},
     {"metrics"},
     {"study"},
