@@ -368,7 +368,7 @@ def test_a_second_state_directory_is_refused_and_a_move_is_a_command(kits: Path,
     moved = fheval("vault", "moved", "--kit", kit, "--state", new, "--reason", "new disk")
     assert (moved.status, moved.out) == (0, f"The ledger of alder is in {new} from now on.\n")
     assert fheval("vault", "status", "--kit", kit, "--json", "-").json()["socket"] == str(new / "vault.sock")
-    lost = fheval("vault", "moved", "--kit", kit, "--state", old, "--lost", "--reason", "disk broke")
+    lost = fheval("vault", "moved", "--kit", kit, "--state", old, "--new-ledger", "--reason", "disk broke")
     assert lost.status == 0
     assert fheval("vault", "status", "--kit", kit, "--json", "-").json()["socket"] == str(old / "vault.sock")
 

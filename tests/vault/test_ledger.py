@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from fheval.counting import Grid
-from fheval.errors import ConfigError
+from fheval.errors import ConfigError, LocalProtocolError
 from fheval.party.ledger import KEPT_ROUNDS, Entry, Ledger, Spending, Use
-from fheval.party.ledger_file import _PERMANENT
+from fheval.party.ledger_file import PERMANENT
 from fheval.party.messages import Epoch
 from fheval.protocols.base import Stage
 from fheval.protocols.round import Ending, Round, Verdict
@@ -92,7 +92,7 @@ def test_a_stage_has_one_answer(ledger: Ledger) -> None:
     assert ledger.releases("d") == 0
 
 
-@pytest.mark.parametrize("table", sorted(_PERMANENT))
+@pytest.mark.parametrize("table", sorted(PERMANENT))
 def test_nothing_is_changed_or_deleted(trial: Trial, table: str) -> None:
     trial.play()
     trial.ledgers["alder"].abort(trial.last("alder").round.id, "for the test", at=NOW)
@@ -116,8 +116,8 @@ def test_nothing_is_changed_or_deleted(trial: Trial, table: str) -> None:
 
 def test_it_is_durable(path: Path) -> None:
     with Ledger.open(path) as ledger:
-        (journal,) = ledger._connection.execute("PRAGMA journal_mode").fetchone()
-        (synchronous,) = ledger._connection.execute("PRAGMA synchronous").fetchone()
+        (journal,) = ledger._file.connection.execute("PRAGMA journal_mode").fetchone()
+        (synchronous,) = ledger._file.connection.execute("PRAGMA synchronous").fetchone()
     assert (journal, synchronous) == ("wal", 2)
 
 
@@ -239,7 +239,7 @@ def test_an_open_file_or_directory_is_refused(path: Path) -> None:
 
 def test_a_link_in_place_of_the_ledger_is_not_followed(path: Path) -> None:
     path.symlink_to(path.with_name("elsewhere"))
-    with pytest.raises(OSError, match="symbolic links"):
+    with pytest.raises(ConfigError, match="symbolic links"):
         Ledger.open(path)
 
 
@@ -254,7 +254,7 @@ def test_one_vault_at_a_time(ledger: Ledger, path: Path) -> None:
 
 def test_a_reader_cannot_write(ledger: Ledger, path: Path) -> None:
     assert ledger.history() == []
-    with Ledger.read(path) as beside, pytest.raises(sqlite3.OperationalError, match="readonly"):
+    with Ledger.read(path) as beside, pytest.raises(LocalProtocolError, match="reading only"):
         beside.use_policy(1, b"", at=NOW)
 
 

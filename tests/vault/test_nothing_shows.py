@@ -187,7 +187,7 @@ def test_a_study_that_is_not_ready_is_like_one_that_was_never_accepted(trial: Tr
     study = trial.study()
     trial.unwilling.add("cedar")
     called = trial.round(study, "birch").call
-    trial.studies["birch"]._connection.execute("DELETE FROM rounds")
+    trial.studies["birch"]._file.connection.execute("DELETE FROM rounds")
     submit = Submit(call=called, epoch=Epoch(id=called.id, leader="birch"), bundle=b"", box=b"")
     for operation in (set_up(called), request(Stage.SUBMIT, submit)):
         assert trial.vaults["birch"].handle(operation) == trial.vaults["cedar"].handle(operation) == REFUSAL

@@ -228,22 +228,25 @@ def reset_budget(
 @app.command(
     epilog="Examples:\n\n"
     "fheval vault moved --kit ./kit --state /srv/new/vault --reason 'new disk'\n\n"
-    "fheval vault moved --kit ./kit --state ./vault --lost --reason 'disk broke, no backup'"
+    "fheval vault moved --kit ./kit --state ./vault --new-ledger --reason 'disk broke, no backup'"
 )
 def moved(
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it is written down.", show_default=False)],
     kit: KitOption = None,
     state: StateOption = None,
-    lost: Annotated[
-        bool, typer.Option("--lost", help="The ledger is lost for good: begin a new one, which says so.")
+    new_ledger: Annotated[
+        bool, typer.Option("--new-ledger", help="The ledger is lost for good: begin a new one, which says so.")
     ] = False,
 ) -> None:
-    """Note, in the ledger and in the kit, that you have moved the vault's ledger, or that it is lost."""
+    """Note, in the ledger and in the kit, that you have moved the vault's ledger, or that it is lost.
+
+    Say so, too, when you have restored an older ledger than there was.
+    """
     if state is None:
         raise ConfigError("Where is the ledger now? Name its directory with --state DIR.")
     files = _files(kit, state, None)
     member = load_kit(files.kit, now=utc_now()).identity.name
-    note = replace_ledger if lost else move_ledger
+    note = replace_ledger if new_ledger else move_ledger
     note(files.kit, member, files.ledger, reason, now=utc_now())
     typer.echo(f"The ledger of {member} is in {files.ledger.parent.resolve()} from now on.")
 

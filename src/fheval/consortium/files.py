@@ -33,12 +33,12 @@ def new_directory(path: Path) -> Iterator[Path]:
     building = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         yield building
-        _sync_directory(building)
+        sync_directory(building)
         building.rename(path)
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
         raise
-    _sync_directory(path.parent)
+    sync_directory(path.parent)
 
 
 def private_subdirectory(path: Path) -> Path:
@@ -59,13 +59,22 @@ def write_public(path: Path, content: bytes) -> None:
 
 def replace_public(path: Path, content: bytes) -> None:
     """Write a file that others may read; a reader sees the older one or this one, never a part."""
+    _replace(path, content, PUBLIC_MODE)
+
+
+def replace_private(path: Path, content: bytes) -> None:
+    """Write a file of mode 0600; a reader sees the older one or this one, never a part, after a power cut as well."""
+    _replace(path, content, SECRET_MODE)
+
+
+def _replace(path: Path, content: bytes, mode: int) -> None:
     aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        _write_new(aside, content, PUBLIC_MODE)
+        _write_new(aside, content, mode)
         aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)
-    _sync_directory(path.parent)
+    sync_directory(path.parent)
 
 
 def read_secret(path: Path) -> Secret[bytes]:
@@ -134,7 +143,8 @@ def _read(path: Path, *, secret: bool) -> bytes:
     return content
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
+    """Wait until the names in a directory are on disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

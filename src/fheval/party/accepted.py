@@ -9,10 +9,10 @@ Preparing writes the rounds of a new generation one by one, beside those in use,
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -23,22 +23,24 @@ import numpy as np
 from fheval import wire
 from fheval.consortium import TrustAnchor, open_study
 from fheval.consortium.signed_study import SignedStudy
+from fheval.errors import ConfigError
 from fheval.party.columns import StudyColumns
 from fheval.party.data_set import DataSet, Version
-from fheval.party.ledger_file import Schema, open_for_reading, open_for_writing, transaction
+from fheval.party.sqlite_file import Schema, SqliteFile
 from fheval.protocols.round import Contribution
 from fheval.study import Study
 from fheval.wire import Message
 
 _FILE = Schema(
     "file of accepted studies",
-    1,
+    2,
     (
         "CREATE TABLE accepted (hash BLOB PRIMARY KEY, name TEXT NOT NULL UNIQUE, acceptance BLOB NOT NULL, "
-        "at TEXT NOT NULL)",
-        "CREATE TABLE prepared (hash BLOB PRIMARY KEY, generation INTEGER NOT NULL, facts BLOB NOT NULL)",
+        "digest BLOB NOT NULL, at TEXT NOT NULL)",
+        "CREATE TABLE prepared (hash BLOB PRIMARY KEY, generation INTEGER NOT NULL, facts BLOB NOT NULL, "
+        "digest BLOB NOT NULL)",
         "CREATE TABLE rounds (number INTEGER PRIMARY KEY, hash BLOB NOT NULL, generation INTEGER NOT NULL, "
-        "body BLOB NOT NULL)",
+        "body BLOB NOT NULL, digest BLOB NOT NULL)",
         "CREATE INDEX rounds_of ON rounds (hash, generation, number)",
         "CREATE TABLE problems (hash BLOB PRIMARY KEY, reason TEXT NOT NULL, at TEXT NOT NULL)",
     ),
@@ -107,24 +109,24 @@ class Standing:
 class AcceptedStudies:
     """The open file. A vault and whatever prepares for it may have it open at once."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, file: SqliteFile) -> None:
+        self._file = file
 
     @classmethod
     def open(cls, path: Path) -> AcceptedStudies:
         """Open the file for writing, or make it."""
-        connection = open_for_writing(path, _FILE)
+        file = SqliteFile.open(path, _FILE)
         # What was used or replaced must not stay readable in free pages.
-        connection.execute("PRAGMA secure_delete = ON")
-        return cls(connection)
+        file.execute("PRAGMA secure_delete = ON")
+        return cls(file)
 
     @classmethod
     def read(cls, path: Path) -> AcceptedStudies:
         """Open the file to look at it."""
-        return cls(open_for_reading(path, _FILE))
+        return cls(SqliteFile.read(path, _FILE))
 
     def close(self) -> None:
-        self._connection.close()
+        self._file.close()
 
     def __enter__(self) -> AcceptedStudies:
         return self
@@ -139,57 +141,62 @@ class AcceptedStudies:
     def ready(self, study_hash: bytes) -> Acceptance | None:
         """The acceptance of a study that can be answered; None for one that is not accepted or not ready."""
         row = self._row(
-            "SELECT acceptance FROM accepted JOIN prepared USING (hash) WHERE hash = ? AND EXISTS "
+            "SELECT acceptance, accepted.digest FROM accepted JOIN prepared USING (hash) WHERE hash = ? AND EXISTS "
             "(SELECT 1 FROM rounds WHERE rounds.hash = prepared.hash AND rounds.generation = prepared.generation)",
             study_hash,
         )
-        return None if row is None else _acceptance(row[0])
+        return None if row is None else _acceptance(study_hash, *row)
 
     def take(self, study: Study) -> Contribution | None:
         """This party's integers for the next round of a study. Those with resamples are not given a second time."""
-        with transaction(self._connection):
+        with self._file.transaction():
             row = self._row(
-                "SELECT number, body FROM rounds JOIN prepared USING (hash, generation) WHERE hash = ? "
+                "SELECT number, body, rounds.digest FROM rounds JOIN prepared USING (hash, generation) WHERE hash = ? "
                 "ORDER BY number LIMIT 1",
                 study.hash(),
             )
             if row is not None and study.replicates:
-                self._connection.execute("DELETE FROM rounds WHERE number = ?", (row[0],))
-        return None if row is None else _unpacked(row[1])
+                self._file.execute("DELETE FROM rounds WHERE number = ?", row[0])
+        return None if row is None else _unpacked(_sound("round", study.hash(), *row[1:]))
 
     # What an operator does
 
     def accept(self, acceptance: Acceptance, *, at: datetime) -> None:
         """Note that the operator accepts a study, in place of an earlier acceptance of the same one."""
         study = acceptance.study
-        with transaction(self._connection):
-            self._connection.execute(
-                "INSERT OR REPLACE INTO accepted (hash, name, acceptance, at) VALUES (?, ?, ?, ?)",
-                (study.hash(), study.name, wire.encode(acceptance), at.isoformat()),
+        with self._file.transaction():
+            content = wire.encode(acceptance)
+            self._file.execute(
+                "INSERT OR REPLACE INTO accepted (hash, name, acceptance, digest, at) VALUES (?, ?, ?, ?, ?)",
+                study.hash(),
+                study.name,
+                content,
+                _digest("acceptance", study.hash(), content),
+                at.isoformat(),
             )
 
     def withdraw(self, name: str) -> bool:
         """Forget a study and everything that was prepared for it; whether there was one."""
-        with transaction(self._connection):
+        with self._file.transaction():
             row = self._row("SELECT hash FROM accepted WHERE name = ?", name)
             if row is not None:
                 for delete in _DELETES:
-                    self._connection.execute(delete, row)
+                    self._file.execute(delete, *row)
         return row is not None
 
     def all(self) -> list[Standing]:
         """Every accepted study, the oldest first."""
-        rows = self._connection.execute("SELECT hash, acceptance, at FROM accepted ORDER BY at, name").fetchall()
+        rows = self._file.rows("SELECT hash, acceptance, digest, at FROM accepted ORDER BY at, name")
         return [self._standing(*row) for row in rows]
 
-    def _standing(self, study_hash: bytes, acceptance: bytes, at: str) -> Standing:
-        accepted = _acceptance(acceptance)
-        prepared = self._row("SELECT generation, facts FROM prepared WHERE hash = ?", study_hash)
+    def _standing(self, study_hash: bytes, acceptance: bytes, digest: bytes, at: str) -> Standing:
+        accepted = _acceptance(study_hash, acceptance, digest)
+        prepared = self._row("SELECT facts, digest FROM prepared WHERE hash = ?", study_hash)
         problem = self._row("SELECT reason FROM problems WHERE hash = ?", study_hash)
         return Standing(
             acceptance=accepted,
             accepted=datetime.fromisoformat(at),
-            facts=None if prepared is None else wire.decode(prepared[1], Facts, sender="this vault"),
+            facts=None if prepared is None else _facts(_sound("facts", study_hash, *prepared)),
             rounds=self._left(study_hash) if accepted.study.replicates else None,
             problem=None if problem is None else problem[0],
         )
@@ -210,33 +217,60 @@ class AcceptedStudies:
         )
         generation = 1 + (self._row(newest, key)[0] or 0)
         for contribution in rounds:
-            with transaction(self._connection):
-                self._connection.execute(
-                    "INSERT INTO rounds (hash, generation, body) VALUES (?, ?, ?)",
-                    (key, generation, _packed(contribution)),
+            with self._file.transaction():
+                body = _packed(contribution)
+                self._file.execute(
+                    "INSERT INTO rounds (hash, generation, body, digest) VALUES (?, ?, ?, ?)",
+                    key,
+                    generation,
+                    body,
+                    _digest("round", key, body),
                 )
-        with transaction(self._connection):
-            self._connection.execute(
-                "INSERT OR REPLACE INTO prepared (hash, generation, facts) VALUES (?, ?, ?)",
-                (key, generation, wire.encode(facts)),
+        with self._file.transaction():
+            content = wire.encode(facts)
+            self._file.execute(
+                "INSERT OR REPLACE INTO prepared (hash, generation, facts, digest) VALUES (?, ?, ?, ?)",
+                key,
+                generation,
+                content,
+                _digest("facts", key, content),
             )
-            self._connection.execute("DELETE FROM rounds WHERE hash = ? AND generation <> ?", (key, generation))
-            self._connection.execute("DELETE FROM problems WHERE hash = ?", (key,))
+            self._file.execute("DELETE FROM rounds WHERE hash = ? AND generation <> ?", key, generation)
+            self._file.execute("DELETE FROM problems WHERE hash = ?", key)
 
     def note_problem(self, study: Study, reason: str, *, at: datetime) -> None:
         """Note why the newest data cannot be used; what was prepared before stays in use."""
-        with transaction(self._connection):
-            self._connection.execute(
+        with self._file.transaction():
+            self._file.execute(
                 "INSERT OR REPLACE INTO problems (hash, reason, at) VALUES (?, ?, ?)",
-                (study.hash(), reason, at.isoformat()),
+                study.hash(),
+                reason,
+                at.isoformat(),
             )
 
     def _row(self, query: str, *values: Any) -> Any:
-        return self._connection.execute(query, values).fetchone()
+        return self._file.row(query, *values)
 
 
-def _acceptance(data: bytes) -> Acceptance:
-    return wire.decode(data, Acceptance, sender="this vault")
+def _acceptance(study: bytes, data: bytes, digest: bytes) -> Acceptance:
+    return wire.decode(_sound("acceptance", study, data, digest), Acceptance, sender="this vault")
+
+
+def _facts(data: bytes) -> Facts:
+    return wire.decode(data, Facts, sender="this vault")
+
+
+def _digest(what: str, study: bytes, data: bytes) -> bytes:
+    return sha256(msgspec.msgpack.encode(("fheval/1 accepted", what, study, data))).digest()
+
+
+def _sound(what: str, study: bytes, data: bytes, digest: bytes) -> bytes:
+    """What was written for a study; damage is never taken for an answer."""
+    if not isinstance(data, bytes) or _digest(what, study, data) != digest:
+        raise ConfigError(
+            f"What was kept for a study ({what}) is damaged. Move studies.sqlite away, and accept the studies again."
+        )
+    return data
 
 
 def _packed(contribution: Contribution) -> bytes:

@@ -7,7 +7,8 @@ either was never answered, and nobody has seen anything, or is answered again wi
 from __future__ import annotations
 
 import os
-import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
@@ -19,9 +20,11 @@ import msgspec
 
 from fheval import wire
 from fheval.consortium import bundle_id
-from fheval.errors import ConfigError
-from fheval.party.ledger_file import hold, is_held, open_for_reading, open_for_writing, transaction
+from fheval.errors import ConfigError, LocalProtocolError
+from fheval.party.ledger_chain import RESTORE, Chain, check_chain, kept_head
+from fheval.party.ledger_file import LEDGER, PERMANENT, hold, is_held
 from fheval.party.messages import Epoch
+from fheval.party.sqlite_file import SqliteFile
 from fheval.protocols.base import Stage
 from fheval.protocols.round import Round, RoundCall, Verdict, verdict_from_bytes, verdict_to_bytes
 from fheval.study import Study
@@ -132,24 +135,48 @@ KEPT_ROUNDS = 4
 class Ledger:
     """The open ledger of one vault. One process writes; `status` and `rounds` may read beside it."""
 
-    def __init__(self, connection: sqlite3.Connection, lock: int | None = None) -> None:
-        self._connection = connection
+    def __init__(self, file: SqliteFile, chain: Chain | None = None, lock: int | None = None) -> None:
+        self._file = file
+        self._chain = chain
         self._lock = lock
 
     @classmethod
-    def open(cls, path: Path) -> Ledger:
-        """Open the vault's ledger for writing, or make it; refused while another vault has it open."""
+    def open(cls, path: Path, *, older: bool = False) -> Ledger:
+        """Open the vault's ledger for writing, or make it; refused while another vault has it open.
+
+        One that is damaged is refused, and so is one that ends before the place where it did, unless an `older` one is
+        taken on purpose.
+        """
         lock = hold(_lock_of(path))
         try:
-            return cls(open_for_writing(path), lock)
+            kept = kept_head(path)
+            if kept is not None and not path.exists():
+                raise ConfigError(f"The ledger {path} is gone, and there was one. {RESTORE}")
+            file = SqliteFile.open(path, LEDGER, make=kept is None)
+            try:
+                chain = Chain(file, check_chain(file, tuple(PERMANENT), kept, older=older))
+                chain.keep()
+            except BaseException:
+                file.close()
+                raise
         except BaseException:
             os.close(lock)
             raise
+        return cls(file, chain, lock)
 
     @classmethod
     def read(cls, path: Path) -> Ledger:
-        """Open a ledger to look at it, whether or not its vault runs."""
-        return cls(open_for_reading(path))
+        """Open a ledger to look at it, whether or not its vault runs; one that is damaged is refused."""
+        # In this order: what is written meanwhile makes the ledger longer than its head was.
+        kept = kept_head(path)
+        file = SqliteFile.read(path, LEDGER)
+        try:
+            with file.snapshot():
+                check_chain(file, tuple(PERMANENT), kept)
+        except BaseException:
+            file.close()
+            raise
+        return cls(file)
 
     @staticmethod
     def in_use(path: Path) -> bool:
@@ -158,7 +185,7 @@ class Ledger:
 
     def close(self) -> None:
         """Close the file; what was written is on disk already."""
-        self._connection.close()
+        self._file.close()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -176,7 +203,7 @@ class Ledger:
     def record(self, entry: Entry, *, at: datetime) -> None:
         """Write one answer, all of it or nothing; another answer for the same stage is impossible."""
         round_id, when = entry.call.id, at.isoformat()
-        with transaction(self._connection):
+        with self._transaction():
             self._insert_once("studies", hash=entry.call.study, study=entry.study.to_bytes())
             self._insert_once(
                 "rounds",
@@ -218,12 +245,12 @@ class Ledger:
 
     def abort(self, round_id: str, reason: str, *, at: datetime) -> None:
         """Note that a round goes no further here, whatever comes."""
-        with transaction(self._connection):
+        with self._transaction():
             self._insert_once("aborts", round=round_id, reason=reason, at=at.isoformat())
 
     def settle(self, ledger_id: str, member: str, directory: str, reason: str, *, at: datetime) -> None:
         """Note whose ledger this is, and that it lies in this directory from now on."""
-        with transaction(self._connection):
+        with self._transaction():
             self._insert(
                 "places", ledger=ledger_id, member=member, directory=directory, reason=reason, at=at.isoformat()
             )
@@ -234,7 +261,7 @@ class Ledger:
         if lineage not in known:
             have = f"these have: {', '.join(known)}" if known else "no lineage has"
             raise ConfigError(f"No round has used the lineage {lineage!r}; {have}. Check the name.")
-        with transaction(self._connection):
+        with self._transaction():
             (last,) = self._row("SELECT MAX(number) FROM rounds")
             self._insert("resets", lineage=lineage, last_round=last, reason=reason, at=at.isoformat())
 
@@ -252,7 +279,7 @@ class Ledger:
                     f"There are two different policies of version {version}. Ask the authority which one holds."
                 )
             return
-        with transaction(self._connection):
+        with self._transaction():
             self._insert("policies", version=version, hash=policy_hash, at=at.isoformat())
 
     # Reading
@@ -279,8 +306,18 @@ class Ledger:
 
     def reply(self, round_id: str, stage: Stage) -> bytes | None:
         """The bytes that a stage was answered with, unless they are so old that they were dropped."""
-        row = self._row("SELECT body FROM replies WHERE round = ? AND stage = ?", round_id, stage.value)
-        return None if row is None else bytes(row[0])
+        if self._chain is not None:
+            self._chain.keep()
+        row = self._row(
+            "SELECT body, reply FROM replies JOIN stages USING (round, stage) WHERE round = ? AND stage = ?",
+            round_id,
+            stage.value,
+        )
+        if row is None:
+            return None
+        if not isinstance(row[0], bytes) or sha256(row[0]).digest() != row[1]:
+            raise ConfigError(f"The answer for stage {stage.value!r} of round {round_id} is damaged in the ledger.")
+        return row[0]
 
     def epoch(self, epoch_id: str) -> EpochRecord | None:
         row = self._row("SELECT leader, bundle, at FROM epochs WHERE id = ?", epoch_id)
@@ -381,6 +418,14 @@ class Ledger:
 
     # The names of tables and columns are those above; only values come from outside, and they are bound.
 
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Everything inside is written as a whole, and is on disk and in the chain at the end."""
+        if self._chain is None:
+            raise LocalProtocolError("This ledger is open for reading only.")
+        with self._chain.transaction():
+            yield
+
     def _insert(self, table: str, **values: Any) -> None:
         self._write("INSERT", table, values)
 
@@ -389,20 +434,22 @@ class Ledger:
 
     def _write(self, verb: str, table: str, values: dict[str, Any]) -> None:
         marks = ", ".join("?" * len(values))
-        self._connection.execute(f"{verb} INTO {table} ({', '.join(values)}) VALUES ({marks})", tuple(values.values()))
+        done = self._file.execute(f"{verb} INTO {table} ({', '.join(values)}) VALUES ({marks})", *values.values())
+        if self._chain is not None and table in PERMANENT and done.rowcount == 1 and done.lastrowid is not None:
+            self._chain.append(table, done.lastrowid)
 
     def _drop_old_bytes(self) -> None:
         for statement in (
             "DELETE FROM replies WHERE round NOT IN (SELECT id FROM rounds ORDER BY number DESC LIMIT ?)",
             "DELETE FROM epoch_bytes WHERE id NOT IN (SELECT epoch FROM rounds ORDER BY number DESC LIMIT ?)",
         ):
-            self._connection.execute(statement, (KEPT_ROUNDS,))
+            self._file.execute(statement, KEPT_ROUNDS)
 
     def _row(self, query: str, *values: Any) -> Any:
-        return self._connection.execute(query, values).fetchone()
+        return self._file.row(query, *values)
 
     def _rows(self, query: str, *values: Any) -> list[Any]:
-        return self._connection.execute(query, values).fetchall()
+        return self._file.rows(query, *values)
 
 
 def _lock_of(path: Path) -> Path:

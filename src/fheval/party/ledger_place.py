@@ -50,11 +50,11 @@ def open_ledger(kit: Path, member: str, path: Path, *, now: datetime) -> Ledger:
 
 
 def move_ledger(kit: Path, member: str, path: Path, reason: str, *, now: datetime) -> None:
-    """Note, in the ledger and in the kit, that the ledger is in another directory now."""
+    """Note, in the ledger and in the kit, that the ledger is in another directory now, or was taken from a backup."""
     if not path.exists():
         raise ConfigError(f"There is no ledger {path}. Move the whole directory there first.")
     place = ledger_place(kit)
-    with Ledger.open(path) as ledger:
+    with Ledger.open(path, older=True) as ledger:
         found = ledger.place()
         if found is None or found.member != member or (place is not None and place.id not in (None, found.id)):
             raise ConfigError(f"{path} is not the ledger of this kit. Look for the right one.")

@@ -118,12 +118,16 @@ _LOOK_EVERY = 15.0
 def watch(path: Path) -> None:
     """Prepare whatever has changed, until standard input is closed: with the vault, this process ends as well."""
     _yield_to_others()
-    while True:
-        with AcceptedStudies.open(path) as studies:
-            prepare_changed(studies, SystemRandomness(), now=datetime.now(timezone.utc))
-        ready, _, _ = select.select([sys.stdin], [], [], _LOOK_EVERY)
-        if ready and not sys.stdin.readline():
-            return
+    with AcceptedStudies.open(path) as studies:
+        while True:
+            try:
+                prepare_changed(studies, SystemRandomness(), now=datetime.now(timezone.utc))
+            except (FhevalError, OSError) as error:
+                # A full disk today does not mean that nothing is prepared tomorrow.
+                _log.warning("What was accepted could not be looked through. %s", error)
+            ready, _, _ = select.select([sys.stdin], [], [], _LOOK_EVERY)
+            if ready and not sys.stdin.readline():
+                return
 
 
 def _yield_to_others() -> None:
