@@ -43,7 +43,7 @@ class Consortium:
     said: dict[str, list[str]] = field(default_factory=dict)
 
     def files(self, name: str) -> TransportFiles:
-        return transport_files(self.root / name / "supernode")
+        return transport_files(self.root / name / "transport")
 
     def socket(self, name: str) -> Path:
         return self.root / name / "vault.sock"

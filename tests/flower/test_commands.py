@@ -166,7 +166,7 @@ def test_a_kit_that_others_can_read_starts_nothing(fheval: Session, tmp_path: Pa
     done = fheval("aggregator", "up", "--kit", parties.root / "hub", "--state", tmp_path / "state")
     assert (done.status, done.out) == (2, "")
     assert "has mode 0644 instead of 0600" in done.err
-    (tmp_path / "member-000" / "kit" / "supernode" / "supernode.key").chmod(0o640)
+    (tmp_path / "member-000" / "kit" / "transport" / "transport.key").chmod(0o640)
     done = party(fheval, tmp_path / "member-000" / "kit", tmp_path)
     assert done.status == 2
     assert "has mode 0640 instead of 0600" in done.err
@@ -181,7 +181,7 @@ def test_a_kit_without_a_supernode_key(fheval: Session, tmp_path: Path) -> None:
     (tmp_path / "kit").mkdir(mode=0o700)
     done = party(fheval, tmp_path / "kit", tmp_path)
     assert done.status == 2
-    assert "supernode.key" in done.err
+    assert "transport.key" in done.err
 
 
 @pytest.mark.parametrize("path", ['/run/a"b.sock', "/run/a'b.sock", "/run/a\\b.sock", "/run/a\nb.sock"])

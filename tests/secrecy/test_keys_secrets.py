@@ -109,8 +109,8 @@ def test_the_aggregators_kit_has_no_secret_of_a_party_or_the_authority(made: Con
 
 
 def test_the_supernodes_directory_has_no_other_secret(made: Consortium) -> None:
-    folder = made.path("alder") / "supernode"
-    assert [path.name for path in secret_files(folder)] == ["supernode.key"]
+    folder = made.path("alder") / "transport"
+    assert [path.name for path in secret_files(folder)] == ["transport.key"]
     others = [
         form for name in ("signing.key", "opening.key") for form in forms((made.path("alder") / name).read_bytes())
     ]

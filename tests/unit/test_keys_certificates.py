@@ -159,7 +159,7 @@ def test_the_aggregators_kit_serves_tls_to_strict_clients(tmp_path: Path) -> Non
     hub, alder = made.path("hub"), made.path("alder")
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(hub / "server.pem", hub / "server.key")
-    client = ssl.create_default_context(cafile=str(alder / "supernode" / "authority.pem"))
+    client = ssl.create_default_context(cafile=str(alder / "transport" / "authority.pem"))
     client.verify_flags |= ssl.VERIFY_X509_STRICT
     _handshake(server, client, "127.0.0.1")
     _handshake(server, client, "localhost")

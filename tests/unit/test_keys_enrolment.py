@@ -88,7 +88,7 @@ def test_a_member_joins_with_its_own_keys(tmp_path: Path) -> None:
 def test_a_request_and_its_reply_hold_no_secret(made: Consortium, tmp_path: Path) -> None:
     request = request_of(tmp_path / "kit", "elm")
     reply = answer(made.authority, "elm", request)
-    for name in ("signing.key", "opening.key", "supernode/supernode.key"):
+    for name in ("signing.key", "opening.key", "transport/transport.key"):
         for line in (tmp_path / "kit" / name).read_bytes().splitlines()[1:-1]:
             assert line not in request
             assert line not in reply
@@ -229,7 +229,7 @@ def test_an_altered_reply_is_refused(made: Consortium, tmp_path: Path) -> None:
         "request.csr",
         "request.fhev",
         "signing.key",
-        "supernode",
+        "transport",
         "transport.csr",
     ]
     made.authority.remove("holly")

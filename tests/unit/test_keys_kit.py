@@ -289,7 +289,7 @@ def test_an_expired_or_foreign_aggregators_kit_is_refused(made: Consortium, stra
 
 
 def test_the_supernodes_directory_stands_alone(made: Consortium, tmp_path: Path) -> None:
-    moved = shutil.move(made.path("alder") / "supernode", tmp_path / "elsewhere")
+    moved = shutil.move(made.path("alder") / "transport", tmp_path / "elsewhere")
     found = transport_files(Path(moved))
     loaded = serialization.load_ssh_private_key(found.key.read_bytes(), password=None)
     assert isinstance(loaded, ec.EllipticCurvePrivateKey)
@@ -301,8 +301,8 @@ def test_the_supernodes_directory_stands_alone(made: Consortium, tmp_path: Path)
 
 
 def test_an_open_supernode_key_is_refused(made: Consortium) -> None:
-    folder = made.path("alder") / "supernode"
-    (folder / "supernode.key").chmod(0o644)
+    folder = made.path("alder") / "transport"
+    (folder / "transport.key").chmod(0o644)
     with pytest.raises(ConfigError, match="chmod 600"):
         transport_files(folder)
     folder.chmod(0o755)

@@ -11,6 +11,7 @@ import typer
 from fheval.cli.transports import Transport, TransportName, say_with_time
 from fheval.consortium import transport_files
 from fheval.consortium.files import check_private_directory, private_subdirectory
+from fheval.consortium.member_keys import TRANSPORT_DIRECTORY
 from fheval.errors import ConfigError
 from fheval.flower.environment import require_flower
 from fheval.flower.supernode import SuperNode, run_supernode
@@ -29,13 +30,13 @@ def _party() -> None:
 
 
 @app.command(
-    epilog="Example: fheval party up --kit ./kit/supernode --vault /run/fheval/vault.sock --hub hub.example.org:9092"
+    epilog="Example: fheval party up --kit ./kit/transport --vault /run/fheval/vault.sock --hub hub.example.org:9092"
 )
 def up(
     kit: Annotated[
         Path,
         typer.Option(
-            metavar="KIT", help="The directory supernode/ of the member's kit, or the kit.", show_default=False
+            metavar="KIT", help="The directory transport/ of the member's kit, or the kit.", show_default=False
         ),
     ],
     vault: Annotated[Path, typer.Option(metavar="SOCKET", help="The vault's Unix socket.", show_default=False)],
@@ -58,7 +59,7 @@ def up(
         require_flower()
         if state is None:
             raise ConfigError("With --transport flower, name a directory for Flower's files: --state DIR")
-    inner = kit / "supernode"
+    inner = kit / TRANSPORT_DIRECTORY
     files = transport_files(inner if inner.is_dir() else kit)
     if not answers(vault):
         typer.echo(f"No vault answers on {vault} yet. Rounds will miss this member until one does.", err=True)

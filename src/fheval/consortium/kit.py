@@ -48,9 +48,9 @@ authority.pem    the certificate of the consortium's authority
 policy-key.pem   the public key that signs the consortium's policy
 policy.fhev      the signed policy: members and rules
 ledger.fhev      where the vault's ledger is, once there is one
-supernode/       for the connection to the aggregator only: its key (SECRET), that key's certificate, the authority's
+transport/       for the connection to the aggregator only: its key (SECRET), that key's certificate, the authority's
 
-Move supernode/ to the user who runs `fheval party up`. With Flower that process runs code that the aggregator
+Move transport/ to the user who runs `fheval party up`. With Flower that process runs code that the aggregator
 sends, so it must not be able to read anything else here. Back this directory up; a lost kit is replaced by a new one.
 Compare the authority's fingerprint with the operator of the consortium, over the telephone:
 {anchor}
@@ -133,7 +133,7 @@ def place_members_files(
     `policy` is absent when none has been signed yet.
     """
     readme = _MEMBERS_README.format(name=certificates.common_name(certificate), anchor=anchor.fingerprint())
-    supernode = files.private_subdirectory(directory / member_keys.SUPERNODE_DIRECTORY)
+    supernode = files.private_subdirectory(directory / member_keys.TRANSPORT_DIRECTORY)
     files.replace_public(supernode / AUTHORITY, anchor.authority_pem)
     if transport is not None:
         files.replace_public(supernode / CERTIFICATE, transport.public_bytes(serialization.Encoding.PEM))
@@ -258,10 +258,10 @@ class TransportFiles:
 
 
 def transport_files(directory: Path) -> TransportFiles:
-    """Find them in the directory `supernode/` of a kit; refused unless only its owner can read the key."""
+    """Find them in the directory `transport/` of a kit; refused unless only its owner can read the key."""
     files.check_private_directory(directory)
     found = TransportFiles(
-        key=directory / member_keys.SUPERNODE_KEY,
+        key=directory / member_keys.TRANSPORT_KEY,
         certificate=directory / CERTIFICATE,
         authority=directory / AUTHORITY,
     )

@@ -28,9 +28,9 @@ K = TypeVar("K", bound=AuthorityKey)
 
 SIGNING_KEY = "signing.key"
 OPENING_KEY = "opening.key"
-SUPERNODE_DIRECTORY = "supernode"
-SUPERNODE_KEY = "supernode.key"
-SUPERNODE_PUBLIC = "supernode.pub"
+TRANSPORT_DIRECTORY = "transport"
+TRANSPORT_KEY = "transport.key"
+TRANSPORT_PUBLIC = "transport.pub"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,12 +64,12 @@ class MemberKeys:
         """Write the keys; the SuperNode's has a directory of its own, as that process must see no other."""
         write_secret(directory / SIGNING_KEY, private_pem(self.signing))
         write_secret(directory / OPENING_KEY, self.opening.to_pem())
-        supernode = private_subdirectory(directory / SUPERNODE_DIRECTORY)
+        supernode = private_subdirectory(directory / TRANSPORT_DIRECTORY)
         openssh = self.supernode.reveal().private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
         )
-        write_secret(supernode / SUPERNODE_KEY, Secret(openssh))
-        write_public(supernode / SUPERNODE_PUBLIC, f"{self.supernode_public()}\n".encode())
+        write_secret(supernode / TRANSPORT_KEY, Secret(openssh))
+        write_public(supernode / TRANSPORT_PUBLIC, f"{self.supernode_public()}\n".encode())
 
 
 def new_server_key() -> Secret[ec.EllipticCurvePrivateKey]:
