@@ -89,3 +89,8 @@ def decode(data: bytes, expected: type[M], *, sender: str, limit: int = DEFAULT_
             step=expected.__name__,
             culprit=sender,
         ) from error
+
+
+def holds(data: bytes, kind: type[Message]) -> bool:
+    """Whether bytes say that they are a message of this type; `decode` then finds out whether they are."""
+    return data[len(HEADER) + 1 :].startswith(msgspec.msgpack.encode(kind.__name__))

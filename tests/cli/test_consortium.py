@@ -89,7 +89,7 @@ def test_init_says_what_comes_next(tmp_path: Path) -> None:
     told = done("init", tmp_path / "a", "--name", "Trial study")
     assert "authority of Trial study" in told
     assert re.search(r"fingerprint.*: ([0-9a-f]{4}-){7}[0-9a-f]{4}\n", told)
-    assert f"fheval consortium enroll {tmp_path / 'a'} MEMBER" in told
+    assert f"fheval consortium publish {tmp_path / 'a'} REQUEST" in told
 
 
 def test_init_refuses_bad_usage(tmp_path: Path, authority: Path) -> None:

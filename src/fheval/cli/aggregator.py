@@ -12,13 +12,15 @@ import typer
 
 from fheval.aggregator.orders import Order, Summary
 from fheval.cli import check_target, options, write_json
-from fheval.cli.transports import Transport, TransportName, log_to_standard_error
+from fheval.cli.transports import Transport, TransportName
 from fheval.consortium import AggregatorKit, Policy, load_aggregator_kit
+from fheval.consortium.bulletin import read_bulletin, take_bulletin
 from fheval.consortium.signed_study import require_playable
 from fheval.errors import ConfigError
 from fheval.flower.environment import require_flower
 from fheval.flower.evaluation import evaluate as carry_out
 from fheval.flower.state import State
+from fheval.party.log import log_to_standard_error
 from fheval.secrets import SystemRandomness
 from fheval.study import Study
 
@@ -37,18 +39,31 @@ StateDirectory = Annotated[
 ]
 
 
-@app.command(epilog="Example: fheval aggregator up --kit ./hub --host 0.0.0.0 --port 9092 --state ./state")
+@app.command(
+    epilog="Examples:\n\nfheval aggregator up --kit ./hub --host 0.0.0.0 --port 9092 --state ./state\n\n"
+    "fheval aggregator up --kit ./hub --state ./state --consortium consortium.fhev --authority 12ab-34cd-…"
+)
 def up(
     kit: KitDirectory,
     state: StateDirectory,
     host: Annotated[str, typer.Option(help="The address to listen on for members.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port to listen on for members.")] = 9092,
+    consortium: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Complete the kit, or renew it, with the authority's bulletin first."),
+    ] = None,
+    authority: Annotated[
+        str | None,
+        typer.Option(metavar="FINGERPRINT", help="The authority's fingerprint, as its operator told you."),
+    ] = None,
     transport: Transport = TransportName.DIRECT,
 ) -> None:
     """Take the connections of the policy's members, with TLS, until Ctrl-C or SIGTERM."""
     if transport is TransportName.FLOWER:
         require_flower()
     now = datetime.now(timezone.utc)
+    if consortium is not None:
+        take_bulletin(kit, read_bulletin(consortium), authority=authority, now=now)
     loaded = load_aggregator_kit(kit, now=now)
 
     def ready() -> None:

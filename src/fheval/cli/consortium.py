@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.x509 import Certificate
-from rich.console import Console
-from rich.table import Table
 
 from fheval.cli import check_target, write_json
-from fheval.consortium import certificates, enrolment, install_policy, install_study
+from fheval.cli.consortium_views import overview, show_overview
+from fheval.consortium import enrolment, install_policy, install_study
 from fheval.consortium.authority import Authority, create_authority, import_authority, load_authority
+from fheval.consortium.bulletin import admit, checked_request, is_bulletin, make_bulletin, take_bulletin
 from fheval.consortium.files import read_public, replace_public
+from fheval.consortium.hub_request import make_hub_request, request_name
 from fheval.consortium.kit import SERVER_KEY
-from fheval.consortium.policy import Policy, Rules
+from fheval.consortium.policy import Rules
 from fheval.consortium.signed_study import is_signed_study
 from fheval.disclosure import disclosed_by, disclosure_in_words, study_in_words
 from fheval.errors import ConfigError
@@ -34,6 +34,9 @@ app = typer.Typer(
 Directory = Annotated[Path, typer.Argument(help="The authority's directory.", show_default=False)]
 Member = Annotated[str, typer.Argument(help="Name of the member or aggregator.", show_default=False)]
 KitDirectory = Annotated[Path, typer.Argument(help="The kit's directory.", show_default=False)]
+MinimumCohort = Annotated[int | None, typer.Option(help="Fewest parties of a round; at first 3.")]
+Releases = Annotated[int | None, typer.Option(help="Most releases of a data set; at first 10.")]
+Removed = Annotated[list[str] | None, typer.Option(help="Remove this member; repeat for more.")]
 Days = Annotated[int, typer.Option("--valid-days", min=1, max=3650, help="Days until it expires.")]
 
 
@@ -53,7 +56,8 @@ def init(
         authority = import_authority(directory, name, certificate=ca_cert, key=ca_key, now=_now())
     typer.echo(f"The authority of {name} is in {directory}: keep it safe, and keep a backup.")
     typer.echo(f"Its fingerprint, for members to compare: {authority.anchor.fingerprint()}")
-    typer.echo(f"Next: fheval consortium enroll {directory} MEMBER, once for each member")
+    typer.echo("Next: members and the aggregator run fheval consortium request, and send you their requests; then")
+    typer.echo(f"fheval consortium publish {directory} REQUEST… --out consortium.fhev")
 
 
 @app.command(
@@ -154,12 +158,30 @@ def _enroll_request(
     typer.echo(f"Read the authority's fingerprint to {name} over the telephone: {authority.anchor.fingerprint()}")
 
 
-@app.command(epilog="Example: fheval consortium request ./kit hospital-b")
-def request(kit_directory: KitDirectory, member: Member) -> None:
-    """As a member: make private keys that never leave this machine, and a request for the authority."""
-    digest = enrolment.make_request(kit_directory, member)
+@app.command(
+    epilog="Examples: fheval consortium request ./kit hospital-b --out hospital-b.fhev  ·  "
+    "fheval consortium request ./hub hub --aggregator hub.example.org:9092 --out hub.fhev"
+)
+def request(
+    kit_directory: KitDirectory,
+    member: Member,
+    aggregator: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST:PORT", help="As the aggregator: where members find it; the first is dialled, repeatable."
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Where a copy goes.", show_default=False)] = None,
+) -> None:
+    """As a member or aggregator: make private keys that never leave this machine, and a request for the authority."""
+    if aggregator:
+        digest = make_hub_request(kit_directory, member, aggregator)
+    else:
+        digest = enrolment.make_request(kit_directory, member)
     made = kit_directory / enrolment.REQUEST
-    typer.echo(f"The keys of {member} are in {kit_directory}. Send {made} to the authority.")
+    if out is not None:
+        replace_public(out, read_public(made))
+    typer.echo(f"The keys of {member} are in {kit_directory}. Send {out or made} to the authority.")
     typer.echo(f"Its fingerprint, for the authority to compare: {digest}")
 
 
@@ -169,38 +191,123 @@ def show(
 ) -> None:
     """As the authority: show whose request a file is, and the fingerprint to compare before the member is enrolled."""
     request = read_public(request_file)
-    typer.echo(
-        f"A request of {enrolment.request_name(request)}. Its fingerprint: {enrolment.request_fingerprint(request)}"
-    )
+    typer.echo(f"A request of {request_name(request)}. Its fingerprint: {enrolment.request_fingerprint(request)}")
 
 
 @app.command(epilog="Example: fheval consortium accept ./kit reply.fhev --authority 12ab-34cd-…")
 def accept(
     kit_directory: KitDirectory,
-    reply: Annotated[Path, typer.Argument(help="The authority's reply.", show_default=False)],
+    reply: Annotated[Path, typer.Argument(help="The authority's reply, or its bulletin.", show_default=False)],
     authority: Annotated[
         str, typer.Option(help="The authority's fingerprint, as its operator told you.", show_default=False)
     ],
 ) -> None:
-    """As a member: complete the kit with the authority's reply to the request."""
-    enrolment.accept_reply(kit_directory, read_public(reply), expected_anchor=authority, now=_now())
+    """As a member or aggregator: complete the kit with the authority's reply to the request, or with its bulletin."""
+    data = read_public(reply)
+    if is_bulletin(data):
+        take_bulletin(kit_directory, data, authority=authority, now=_now())
+    else:
+        enrolment.accept_reply(kit_directory, data, expected_anchor=authority, now=_now())
     typer.echo(f"The kit {kit_directory} has its certificate.")
 
 
 @app.command(
-    epilog="Examples: fheval consortium update ./kit policy.fhev  ·  fheval consortium update ./hub sepsis-2026.fhev"
+    epilog="Examples: fheval consortium update ./kit consortium.fhev  ·  "
+    "fheval consortium update ./kit policy.fhev  ·  fheval consortium update ./hub sepsis-2026.fhev"
 )
 def update(
     kit_directory: KitDirectory,
-    signed_file: Annotated[Path, typer.Argument(help="The signed policy or study.", show_default=False)],
+    signed_file: Annotated[Path, typer.Argument(help="The bulletin, a signed policy or study.", show_default=False)],
 ) -> None:
-    """As a member or aggregator: put a newer signed policy into the kit; as the aggregator, also a signed study."""
+    """As a member or aggregator: put a newer bulletin or policy into the kit; as the aggregator, also a study."""
     data = read_public(signed_file)
+    if is_bulletin(data):
+        taken = take_bulletin(kit_directory, data, authority=None, now=_now())
+        typer.echo(f"The kit {kit_directory} has policy version {taken.version}.")
+        return
     if is_signed_study(data):
         typer.echo(f"The kit {kit_directory} has study {install_study(kit_directory, data).name}.")
         return
     installed = install_policy(kit_directory, data, now=_now())
     typer.echo(f"The kit {kit_directory} has policy version {installed.version}.")
+
+
+@app.command(
+    epilog="Example: fheval consortium publish ./authority hub.fhev hospital-a.fhev hospital-b.fhev hospital-c.fhev "
+    "--heard hub=12ab-34cd-… --study sepsis-2026.toml --out consortium.fhev"
+)
+def publish(
+    directory: Directory,
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="Where the bulletin for everybody goes.", show_default=False)
+    ],
+    requests: Annotated[
+        list[Path] | None, typer.Argument(metavar="[REQUEST]…", help="Requests to enrol.", show_default=False)
+    ] = None,
+    heard: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=FINGERPRINT",
+            help="The fingerprint that NAME has read to you over the telephone; repeat. Otherwise it is asked.",
+        ),
+    ] = None,
+    study: Annotated[
+        list[Path] | None, typer.Option(metavar="STUDY.toml", help="Sign this study; repeat for more.")
+    ] = None,
+    minimum_cohort: MinimumCohort = None,
+    releases_per_data_set: Releases = None,
+    remove: Removed = None,
+    renew: Annotated[bool, typer.Option("--renew", help="Requests may replace the keys of members.")] = False,
+    valid_days: Days = 365,
+) -> None:
+    """Enrol who asked, sign the policy and the studies, and write all of it to one public file for everybody.
+
+    Nobody is enrolled unless all requests have the fingerprints that you heard.
+    """
+    authority = load_authority(directory)
+    asked = [Study.from_file(each) for each in study or ()]
+    data = [read_public(each) for each in requests or ()]
+    fingerprints = _fingerprints(data, heard)
+    checked = [checked_request(authority, each, fingerprints, renew=renew) for each in data]
+    admissions = [each for each in checked if each is not None]
+    if admissions:
+        admit(authority, admissions, now=_now(), days=valid_days)
+    rules = _rules(authority, minimum_cohort, releases_per_data_set)
+    current = authority.policy()
+    if current is None or remove or current.rules != rules or list(current.members) != authority.members():
+        current = authority.sign_next_policy(rules, now=_now(), days=valid_days, remove=remove or [])
+    for each in asked:
+        signed, _ = authority.sign_study(each)
+        for sentence in (*study_in_words(signed), *disclosure_in_words(disclosed_by(signed))):
+            typer.echo(sentence)
+    replace_public(out, make_bulletin(authority))
+    names = ", ".join(record.name for record in current.members)
+    typer.echo(f"{out} has policy version {current.version} for {names}.")
+    typer.echo("It is public: send it to all of them, and to the hub.")
+    typer.echo(f"Read the authority's fingerprint to each over the telephone: {authority.anchor.fingerprint()}")
+
+
+def _fingerprints(requests: Sequence[bytes], heard: Sequence[str] | None) -> dict[str, str]:
+    """By name, what was heard; whoever is missing is asked for, so that nobody copies what the file says."""
+    found = dict(text.partition("=")[::2] for text in heard or ())
+    names = [request_name(data) for data in requests]
+    for name in found:
+        if name not in names:
+            raise ConfigError(f"--heard {name}=… fits no request; there are those of {', '.join(names) or 'nobody'}.")
+    if len(set(names)) < len(names):
+        raise ConfigError("Two requests bear the same name. Ask which one is meant.")
+    for name in names:
+        if name not in found:
+            found[name] = str(typer.prompt(f"The fingerprint that {name} reads to you over the telephone"))
+    return found
+
+
+def _rules(authority: Authority, minimum_cohort: int | None, releases_per_data_set: int | None) -> Rules:
+    """The current rules, and what is given in their place."""
+    current = authority.policy()
+    given = {"minimum_cohort": minimum_cohort, "releases_per_data_set": releases_per_data_set}
+    changes = {rule: value for rule, value in given.items() if value is not None}
+    return msgspec.structs.replace(Rules() if current is None else current.rules, **changes)
 
 
 @app.command(
@@ -236,9 +343,9 @@ def study(
 )
 def policy(
     directory: Directory,
-    minimum_cohort: Annotated[int | None, typer.Option(help="Fewest parties of a round; at first 3.")] = None,
-    releases_per_data_set: Annotated[int | None, typer.Option(help="Most releases of a data set; at first 10.")] = None,
-    remove: Annotated[list[str] | None, typer.Option(help="Remove this member; repeat for more.")] = None,
+    minimum_cohort: MinimumCohort = None,
+    releases_per_data_set: Releases = None,
+    remove: Removed = None,
     valid_days: Days = 365,
 ) -> None:
     """Sign the next version of the policy, with every enrolled member.
@@ -246,13 +353,7 @@ def policy(
     A rule that is not given stays as it was in the current version.
     """
     authority = load_authority(directory)
-    current = authority.policy()
-    given: dict[str, object] = {
-        "minimum_cohort": minimum_cohort,
-        "releases_per_data_set": releases_per_data_set,
-    }
-    changes = {rule: value for rule, value in given.items() if value is not None}
-    rules = msgspec.structs.replace(Rules() if current is None else current.rules, **changes)
+    rules = _rules(authority, minimum_cohort, releases_per_data_set)
     signed = authority.sign_next_policy(rules, now=_now(), days=valid_days, remove=remove or [])
     names = ", ".join(record.name for record in signed.members)
     typer.echo(f"Signed policy version {signed.version} of {signed.consortium} for {names}.")
@@ -262,29 +363,6 @@ def policy(
     typer.echo("fheval consortium update KIT policy.fhev")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One member or aggregator; `state` is valid, expired, not yet valid or foreign."""
-
-    name: str
-    role: str
-    state: str
-    not_after: str
-    fingerprint: str
-    in_policy: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
-    """An authority, its policy and everybody that it enrolled; `issues` tells whether its key is here."""
-
-    consortium: str
-    authority: str
-    issues: bool
-    policy: dict[str, object] | None
-    entries: list[Entry]
-
-
 @app.command("list", epilog="Example: fheval consortium list ./authority --json -")
 def list_(
     directory: Directory,
@@ -292,88 +370,11 @@ def list_(
 ) -> None:
     """Show the members, the aggregators and the current policy."""
     check_target(json)
-    found = _overview(load_authority(directory), now=_now())
+    found = overview(load_authority(directory), now=_now())
     if json is None:
-        _show(found)
+        show_overview(found)
     else:
         write_json(json, asdict(found))
-
-
-def _overview(authority: Authority, *, now: datetime) -> Overview:
-    policy = authority.policy()
-    listed = () if policy is None else [record.x509() for record in policy.members]
-    enrolled = [(record.name, "member", record.x509()) for record in authority.members()]
-    enrolled += [(name, "aggregator", certificate) for name, certificate in authority.aggregators().items()]
-    return Overview(
-        consortium=authority.consortium,
-        authority=authority.anchor.fingerprint(),
-        issues=authority.key is not None,
-        policy=None if policy is None else _facts(policy),
-        entries=[
-            Entry(
-                name=name,
-                role=role,
-                state=_state(certificate, authority.anchor.authority(), now),
-                not_after=_text(certificate.not_valid_after_utc),
-                fingerprint=certificate.fingerprint(SHA256()).hex(),
-                in_policy=certificate in listed,
-            )
-            for name, role, certificate in enrolled
-        ],
-    )
-
-
-def _state(certificate: Certificate, authority: Certificate, now: datetime) -> str:
-    try:
-        certificates.check_issuer(certificate, authority)
-    except ConfigError:
-        return "foreign"
-    if now > certificate.not_valid_after_utc:
-        return "expired"
-    return "valid" if now >= certificate.not_valid_before_utc else "not yet valid"
-
-
-def _facts(policy: Policy) -> dict[str, object]:
-    return {
-        "version": policy.version,
-        "not_before": _text(datetime.fromtimestamp(policy.not_before, timezone.utc)),
-        "not_after": _text(datetime.fromtimestamp(policy.not_after, timezone.utc)),
-        "members": [record.name for record in policy.members],
-        "hash": policy.hash().hex(),
-        **msgspec.structs.asdict(policy.rules),
-    }
-
-
-def _text(moment: datetime) -> str:
-    return moment.isoformat(timespec="seconds")
-
-
-def _show(found: Overview) -> None:
-    console = Console()
-    console.print(f"{found.consortium}, authority {found.authority}", markup=False, highlight=False)
-    if found.policy is None:
-        console.print("No policy has been signed yet.")
-    else:
-        rules = Table("policy", str(found.policy["version"]))
-        for rule, value in found.policy.items():
-            if rule not in {"version", "members"}:
-                rules.add_row(rule.replace("_", " "), _shown(value))
-        console.print(rules)
-    table = Table("name", "role", "certificate", "valid until", "in policy")
-    for entry in found.entries:
-        in_policy = "" if entry.role == "aggregator" else _shown(entry.in_policy)
-        table.add_row(entry.name, entry.role, entry.state, entry.not_after, in_policy)
-    console.print(table)
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:g}"
-    if value is None:
-        return "exact"
-    return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _now() -> datetime:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +21,7 @@ from fheval.party.listening import answers
 app = typer.Typer(
     no_args_is_help=True,
     help="Connect a member's vault to the aggregator.",
-    epilog="Start with: fheval party up --kit ./kit --vault /run/fheval/vault.sock --hub hub.example.org:9092",
+    epilog="Start with: fheval party up --kit ./kit/transport --vault /run/fheval/vault.sock",
 )
 
 
@@ -41,11 +42,15 @@ def up(
     ],
     vault: Annotated[Path, typer.Option(metavar="SOCKET", help="The vault's Unix socket.", show_default=False)],
     hub: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--hub", "--superlink", metavar="HOST:PORT", help="Where the aggregator listens.", show_default=False
+            "--hub",
+            "--superlink",
+            metavar="HOST:PORT",
+            help="Where the aggregator listens.",
+            show_default="as the authority's bulletin says",
         ),
-    ],
+    ] = None,
     transport: Transport = TransportName.DIRECT,
     state: Annotated[
         Path | None,
@@ -53,6 +58,7 @@ def up(
             metavar="DIR", help="With flower: where it keeps files of its own; made if missing.", show_default=False
         ),
     ] = None,
+    until_closed: Annotated[bool, typer.Option("--until-closed", hidden=True)] = False,
 ) -> None:
     """Relay bytes between the aggregator and the vault, until Ctrl-C or SIGTERM. It needs no other file of the kit."""
     if transport is TransportName.FLOWER:
@@ -61,18 +67,22 @@ def up(
             raise ConfigError("With --transport flower, name a directory for Flower's files: --state DIR")
     inner = kit / TRANSPORT_DIRECTORY
     files = transport_files(inner if inner.is_dir() else kit)
+    address = hub or files.hub
+    if address is None:
+        raise ConfigError("Where is the hub? The kit does not say. Name it with --hub HOST:PORT.")
     if not answers(vault):
         typer.echo(f"No vault answers on {vault} yet. Rounds will miss this member until one does.", err=True)
     if state is None or transport is TransportName.DIRECT:
         from fheval.direct.relay import Relay
-        from fheval.direct.signals import until_told
+        from fheval.direct.signals import until_told, while_open
 
-        relay = Relay(hub=hub, files=files, vault=vault, say=say_with_time)
+        relay = Relay(hub=address, files=files, vault=vault, say=say_with_time)
         relay.credentials()  # a kit that cannot connect is refused at once
-        asyncio.run(until_told(relay.run()))
+        running = relay.run()
+        asyncio.run(until_told(while_open(sys.stdin, running) if until_closed else running))
     else:
         state.mkdir(parents=True, mode=0o700, exist_ok=True)
         check_private_directory(state)
         home = private_subdirectory(state / "flwr")
-        node = SuperNode(key=files.key, authority=files.authority, vault=vault, superlink=hub, home=home)
+        node = SuperNode(key=files.key, authority=files.authority, vault=vault, superlink=address, home=home)
         run_supernode(node, typer.echo)

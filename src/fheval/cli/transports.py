@@ -1,14 +1,19 @@
-"""What `fheval aggregator` and `fheval party` share: which transport, and lines with the time in front."""
+"""What the commands of long-running processes share: which transport, lines with the time in front, a relay beside."""
 
 from __future__ import annotations
 
-import logging
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from typing import Annotated
 
 import typer
+
+from fheval.consortium.member_keys import TRANSPORT_DIRECTORY
+from fheval.party.process import VaultFiles
 
 
 class TransportName(str, Enum):
@@ -29,11 +34,13 @@ def say_with_time(words: str) -> None:
     typer.echo(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {words}", err=True)
 
 
-def log_to_standard_error(name: str) -> None:
-    """Let a logger of ours write one line an event, with the time."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S"))
-    log = logging.getLogger(name)
-    log.handlers = [handler]
-    log.setLevel(logging.INFO)
-    log.propagate = False
+@contextmanager
+def relay_of(files: VaultFiles) -> Iterator[None]:
+    """A vault's connection to the hub, in a process of its own; it ends with this one, however that ends."""
+    place = ["--kit", str(files.kit / TRANSPORT_DIRECTORY), "--vault", str(files.socket)]
+    command = [sys.executable, "-m", "fheval", "party", "up", *place, "--until-closed"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as child:  # noqa: S603 (this very Python, our own command)
+        try:
+            yield
+        finally:
+            child.terminate()

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import logging
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
 
 from fheval.cli import check_target, options, write_json
+from fheval.cli.acceptance import accept_all, acceptance_of, offer, take_over
+from fheval.cli.transports import relay_of
 from fheval.cli.vault_views import rounds_json, rounds_table, status_json, status_table
-from fheval.consortium import check_study, load_kit, open_study
+from fheval.consortium import load_kit, open_study
 from fheval.consortium.files import read_public
-from fheval.consortium.records import check_name
-from fheval.disclosure import disclosed_by, disclosure_in_words, study_in_words
 from fheval.errors import ConfigError
-from fheval.party.accepted import Acceptance, AcceptedStudies
+from fheval.party.accepted import AcceptedStudies
 from fheval.party.columns import StudyColumns
 from fheval.party.core import utc_now
 from fheval.party.ledger import Ledger
 from fheval.party.ledger_place import move_ledger, open_ledger, replace_ledger
-from fheval.party.prepare import accept_study, attempts
+from fheval.party.log import log_to_standard_error
+from fheval.party.member_file import MemberFile
 from fheval.party.process import VaultFiles, run_vault
-from fheval.secrets import SystemRandomness
 from fheval.study import Study
 
 app = typer.Typer(
@@ -60,17 +56,53 @@ def vault(
     It runs until it is told to stop; `accept`, `status` and `rounds` work also while it runs.
     """
     if context.invoked_subcommand is None:
-        up(kit, state, socket)
+        up(None, kit, state, socket)
     elif any((kit, state, socket)):
         raise ConfigError(f"Give the options behind the command: fheval vault {context.invoked_subcommand} --kit KIT")
 
 
-@app.command(epilog="Example: fheval vault up --kit ./kit")
-def up(kit: KitOption = None, state: StateOption = None, socket: SocketOption = None) -> None:
-    """Serve all accepted studies; the same as `fheval vault --kit KIT`."""
-    files = _files(kit, state, socket)
-    _log_to_standard_error()
-    run_vault(files)
+@app.command(epilog="Examples:\n\nfheval vault up member.toml --connect\n\nfheval vault up --kit ./kit")
+def up(
+    member: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[MEMBER.toml]", help="The member's file: kit, bulletin, studies and data.", show_default=False
+        ),
+    ] = None,
+    kit: KitOption = None,
+    state: StateOption = None,
+    socket: SocketOption = None,
+    connect: Annotated[
+        bool,
+        typer.Option("--connect", help="Start the connection to the hub as well, as a process of its own."),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Accept the file's studies without asking.")] = False,
+) -> None:
+    """Serve all accepted studies, until Ctrl-C or SIGTERM.
+
+    With a member's file, the kit is completed from the authority's bulletin first, and you are asked about every study
+    of the file that you have not accepted yet. Accepting, and connections, are also commands of their own, for members
+    that run both as users of their own.
+    """
+    if member is None:
+        files = _files(kit, state, socket)
+    else:
+        file, files = _member_file(member, kit, state, socket)
+        take_over(file)
+        accept_all(file, files, yes=yes)
+    log_to_standard_error("fheval.vault")
+    run_vault(files, beside=relay_of(files) if connect else nullcontext())
+
+
+def _member_file(
+    path: Path, kit: Path | None, state: Path | None, socket: Path | None
+) -> tuple[MemberFile, VaultFiles]:
+    if kit is not None:
+        raise ConfigError(f"{path} says which kit it is about. Leave --kit out.")
+    file = MemberFile.read(path)
+    own_state = state or (None if file.state is None else Path(file.state))
+    own_socket = socket or (None if file.socket is None else Path(file.socket))
+    return file, VaultFiles.of(Path(file.kit), own_state, own_socket)
 
 
 @app.command(
@@ -80,23 +112,28 @@ def up(kit: KitOption = None, state: StateOption = None, socket: SocketOption = 
     "--score-column old=risk_2019 --score-column new=risk --cluster-column patient_id --lineage icu --yes"
 )
 def accept(
-    study: Annotated[Path, typer.Argument(metavar="STUDY.fhev", help="The signed study.", show_default=False)],
-    data: Annotated[
+    study: Annotated[
         Path,
+        typer.Argument(
+            metavar="STUDY.fhev|MEMBER.toml", help="The signed study, or the member's file.", show_default=False
+        ),
+    ],
+    data: Annotated[
+        Path | None,
         typer.Option(
             metavar="FILE",
             help="This party's labels and scores: .csv, .tsv, .parquet, .npy or .txt.",
             show_default=False,
         ),
-    ],
+    ] = None,
     lineage: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="NAME",
             help="What you call these data, however often rows are added. What may be released is counted by it.",
             show_default=False,
         ),
-    ],
+    ] = None,
     kit: KitOption = None,
     label_column: Annotated[
         str | None,
@@ -141,36 +178,25 @@ def accept(
     need: while a vault serves, it reads no row, so that nothing about them shows in its replies. A running vault
     answers the study from then on. Accept a study again to say otherwise about its data.
     """
+    if study.suffix == ".toml":
+        file, files = _member_file(study, kit, state, None)
+        take_over(file)
+        accept_all(file, files, yes=yes)
+        return
+    if data is None or lineage is None:
+        raise ConfigError("Which data answer the study? Name them with --data FILE and --lineage NAME.")
     files = _files(kit, state, None)
     member = load_kit(files.kit, now=utc_now())
     signed = read_public(study)
     asked = open_study(signed, member.identity.anchor)
-    check_study(asked, member.policy)
-    check_name(lineage)
     columns = StudyColumns(
         label=label_column,
         models=_models(asked, score_column),
         classes=_by_name("--class", class_),
         cluster=cluster_column,
     )
-    columns.translate(asked)
-    console = Console(highlight=False)
-    for sentence in (*study_in_words(asked), *disclosure_in_words(disclosed_by(asked))):
-        console.print(sentence, markup=False)
-    console.print(f"It would be answered from {data}, which counts as {lineage}.", markup=False)
-    if not yes and not typer.confirm(f"Shall the vault of {member.identity.name} answer this study?"):
+    if not offer(files, member, acceptance_of(signed, data, columns, lineage), yes=yes):
         raise typer.Exit(1)
-    acceptance = Acceptance(signed=signed, data=str(data.absolute()), columns=columns, lineage=lineage)
-    if not Ledger.in_use(files.ledger):
-        open_ledger(files.kit, member.identity.name, files.ledger, now=utc_now()).close()
-    with AcceptedStudies.open(files.studies) as studies, _bar(attempts(asked)) as advance:
-        facts = accept_study(studies, acceptance, SystemRandomness(), now=utc_now(), on_round=advance)
-    console.print(f"Study {asked.name} is accepted, and prepared from {facts.rows:,} rows.", markup=False)
-    if facts.clipped:
-        low, high = asked.target_range or (0.0, 1.0)
-        console.print(f"{facts.clipped:,} values were outside {low:g} … {high:g}, and were moved to its ends.")
-    if data.stat().st_mode & 0o044:
-        console.print(f"{data} can be read by other users. Close it: chmod 600 {data}", markup=False)
 
 
 @app.command(epilog="Example: fheval vault withdraw --kit ./kit sepsis-2026")
@@ -271,14 +297,6 @@ def _models(study: Study, texts: list[str] | None) -> dict[str, str]:
     return _by_name("--score-column", texts)
 
 
-@contextmanager
-def _bar(rounds: int) -> Iterator[Callable[[], None]]:
-    """A bar of so many rounds to prepare, on a terminal; gives the function that moves it."""
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task("preparing", total=rounds)
-        yield lambda: progress.advance(task)
-
-
 def _by_name(option: str, texts: list[str] | None) -> dict[str, str]:
     """Read `NAME=THING`, or a thing that goes by its own name."""
     found: dict[str, str] = {}
@@ -294,13 +312,3 @@ def _files(kit: Path | None, state: Path | None, socket: Path | None) -> VaultFi
     if kit is None:
         raise ConfigError("Which vault? Name its kit with --kit KIT.")
     return VaultFiles.of(kit, state, socket)
-
-
-def _log_to_standard_error() -> None:
-    """One line an event; systemd's journal adds the time."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
-    log = logging.getLogger("fheval.vault")
-    log.handlers = [handler]
-    log.setLevel(logging.INFO)
-    log.propagate = False

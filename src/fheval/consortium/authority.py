@@ -22,7 +22,7 @@ from fheval.consortium import certificates, files, kit
 from fheval.consortium.certificates import CLOCK_SKEW, AuthorityKey, Issuer
 from fheval.consortium.member_keys import private_pem, read_private_key, read_signing_key
 from fheval.consortium.policy import Policy, Rules, open_policy, sign_policy
-from fheval.consortium.records import MemberRecord, TrustAnchor, check_name
+from fheval.consortium.records import HubRecord, MemberRecord, TrustAnchor, check_name
 from fheval.consortium.signed_study import fit_to, sign_study
 from fheval.errors import ConfigError
 from fheval.secrets import Secret
@@ -36,6 +36,7 @@ _CERTIFICATE = "ca.pem"
 _KEY = "ca.key"
 _POLICY_KEY = "policy.key"
 _POLICY = "policy.fhev"
+_TRANSPORTS = "transports"
 
 _README = """\
 The authority of a consortium. Keep this directory on a machine of its own, and a backup of it under lock.
@@ -48,7 +49,8 @@ policies/     every version ever signed (public)
 studies/      every study ever signed (public): every member accepts its own copy, and the aggregator needs one
 members/      the public record of each enrolled member
 removed/      records of members that were removed or replaced
-aggregators/  TLS certificates of aggregators (public)
+aggregators/  TLS certificates of aggregators, and where they are found (public)
+transports/   certificates of members' connections (public)
 kits/         kits that were made here and not moved yet (SECRET): hand them over safely, then delete them
 """
 
@@ -90,6 +92,32 @@ class Authority:
     def aggregators(self) -> dict[str, x509.Certificate]:
         paths = sorted((self.directory / "aggregators").glob("*.pem"))
         return {path.stem: certificates.read_certificate(path) for path in paths}
+
+    def hubs(self) -> list[HubRecord]:
+        """Where aggregators that asked for their certificates are found."""
+        paths = sorted((self.directory / "aggregators").glob("*.hub"))
+        return [decode(files.read_public(path), HubRecord, sender="authority") for path in paths]
+
+    def register_hub(self, record: HubRecord) -> None:
+        """Enter an aggregator that keeps its own key, in place of an older one of the same name."""
+        self.register_aggregator(record.name, certificates.certificate_from_der(record.certificate))
+        files.replace_public(self.directory / "aggregators" / f"{record.name}.hub", encode(record))
+
+    def transports(self) -> dict[str, bytes]:
+        """The newest certificate of each member's connections that was issued to be published."""
+        return {path.stem: files.read_public(path) for path in (self.directory / _TRANSPORTS).glob("*.der")}
+
+    def register_transport(self, name: str, certificate: bytes) -> None:
+        folder = files.private_subdirectory(self.directory / _TRANSPORTS)
+        files.replace_public(folder / f"{name}.der", certificate)
+
+    def had_other_keys(self, name: str) -> bool:
+        """Whether a member of this name was enrolled with other keys before, so that its vault has a ledger."""
+        return any((self.directory / "removed").glob(f"{name}-{'[0-9a-f]' * 16}.member"))
+
+    def studies(self) -> list[bytes]:
+        """Every study ever signed, by name."""
+        return [files.read_public(path) for path in sorted((self.directory / "studies").glob("*.fhev"))]
 
     def register_aggregator(self, name: str, certificate: x509.Certificate) -> None:
         """Keep an aggregator's TLS certificate, in place of an older one of the same name."""

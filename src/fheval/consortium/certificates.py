@@ -113,6 +113,15 @@ def transport_request(name: str, key: Secret[ec.EllipticCurvePrivateKey]) -> x50
     return builder.sign(key.reveal(), hashes.SHA384())
 
 
+def server_request(
+    name: str, key: Secret[ec.EllipticCurvePrivateKey], hosts: Sequence[str]
+) -> x509.CertificateSigningRequest:
+    """Ask for the TLS certificate of an aggregator, for host names and IP addresses."""
+    builder = x509.CertificateSigningRequestBuilder().subject_name(_name(name))
+    builder = builder.add_extension(x509.SubjectAlternativeName([*map(host_name, hosts)]), critical=False)
+    return builder.sign(key.reveal(), hashes.SHA256())
+
+
 def host_name(host: str) -> x509.DNSName | x509.IPAddress:
     """Read an IP address or a DNS name as it stands in a certificate."""
     with suppress(ValueError):

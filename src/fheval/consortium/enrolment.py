@@ -164,20 +164,12 @@ def answer_request(
     `fingerprint` was heard from the member by telephone: whoever could exchange the request on its way would otherwise
     be enrolled in the member's place.
     """
-    _check_free(authority, name, renew=renew)
-    content, key = _opened_request(data, name)
-    found = request_fingerprint(data)
-    if not _same_fingerprint(fingerprint, found):
-        raise ConfigError(
-            f"The request has the fingerprint {found}, not {fingerprint}. Do not enrol it; "
-            f"ask {name} which one it has sent."
-        )
+    content, key, transport_key = check_request(authority, name, data, fingerprint=fingerprint, renew=renew)
     if certificate_pem is None:
         certificate = authority.issuer(now=now).member(name, key, now=now, days=days)
     else:
         certificate = _issued_elsewhere(authority, certificate_pem, now)
         _check_certifies(certificate, key)
-    transport_key = _transport_key(content)
     transport = None
     if transport_pem is not None:
         transport = _issued_elsewhere(authority, transport_pem, now)
@@ -200,6 +192,36 @@ def answer_request(
         renewed=renew,
     )
     return encode(reply)
+
+
+def check_request(
+    authority: Authority, name: str, data: bytes, *, fingerprint: str, renew: bool
+) -> tuple[RequestContent, Ed25519PublicKey, ec.EllipticCurvePublicKey]:
+    """Authority: refuse a request that cannot be enrolled; give its content, the signing key and the transport key."""
+    _check_free(authority, name, renew=renew)
+    content, key = _opened_request(data, name)
+    check_fingerprint(name, data, fingerprint)
+    return content, key, _transport_key(content)
+
+
+def is_enrolled_with(authority: Authority, name: str, data: bytes) -> bool:
+    """Whether the register has this member with the keys of this request."""
+    content, key = _opened_request(data, name)
+    own = (key.public_bytes_raw(), content.sealing_key, content.supernode_key)
+    return any(
+        (record.signing_key().public_bytes_raw(), record.sealing_key, record.supernode_key) == own
+        for record in authority.members()
+        if record.name == name
+    )
+
+
+def check_fingerprint(name: str, request: bytes, heard: str) -> None:
+    """Refuse a request whose maker has read another fingerprint over the telephone."""
+    found = request_fingerprint(request)
+    if not same_fingerprint(heard, found):
+        raise ConfigError(
+            f"The request has the fingerprint {found}, not {heard}. Do not enrol it; ask {name} which one it has sent."
+        )
 
 
 def accept_reply(directory: Path, data: bytes, *, expected_anchor: str, now: datetime) -> None:
@@ -282,13 +304,14 @@ def _check_certifies(certificate: x509.Certificate, key: Ed25519PublicKey) -> No
         raise ConfigError(f"The certificate of {name} is not for the key of the request. Issue it from its own CSR.")
 
 
-def _same_fingerprint(heard: str, found: str) -> bool:
+def same_fingerprint(heard: str, found: str) -> bool:
+    """Whether what was heard over the telephone, however it was typed, is the fingerprint."""
     return heard.strip().lower() == found
 
 
 def _check_anchor(directory: Path, anchor: TrustAnchor, expected: str) -> None:
     found = anchor.fingerprint()
-    if not _same_fingerprint(expected, found):
+    if not same_fingerprint(expected, found):
         raise ConfigError(
             f"The reply comes from an authority with fingerprint {found}, not {expected}. Do not use it; "
             "ask the operator of the consortium."

@@ -7,7 +7,7 @@ nobody trusts anyway.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -31,10 +31,11 @@ AUTHORITY = "authority.pem"
 POLICY_KEY = "policy-key.pem"
 POLICY = "policy.fhev"
 SERVER_KEY = "server.key"
+SERVER_CERTIFICATE = "server.pem"
 STUDIES = "studies"
 
 _LEDGER = "ledger.fhev"
-_SERVER_CERTIFICATE = "server.pem"
+_HUB = "hub.address"
 _SUPERNODES = "supernodes"
 _README = "README.txt"
 
@@ -144,9 +145,9 @@ def place_members_files(
 def place_aggregators_files(
     directory: Path, certificate: x509.Certificate, anchor: TrustAnchor, policy: bytes | None
 ) -> None:
-    """Write what the authority gives to the aggregator, in a new directory; its key is put there by whoever made it."""
+    """Write what the authority gives to the aggregator, beside its key."""
     _place(directory, anchor, policy, _AGGREGATORS_README.format(name=certificates.common_name(certificate)))
-    files.write_public(directory / _SERVER_CERTIFICATE, certificate.public_bytes(serialization.Encoding.PEM))
+    files.replace_public(directory / SERVER_CERTIFICATE, certificate.public_bytes(serialization.Encoding.PEM))
     _write_supernode_keys(directory, () if policy is None else open_policy(policy, anchor).members)
 
 
@@ -178,11 +179,11 @@ def load_aggregator_kit(directory: Path, *, now: datetime) -> AggregatorKit:
     """Read the aggregator's kit and check everything in it, or raise a `ConfigError` that says what to do."""
     files.check_private_directory(directory)
     anchor = read_anchor(directory)
-    path, key = directory / _SERVER_CERTIFICATE, directory / SERVER_KEY
+    path, key = directory / SERVER_CERTIFICATE, directory / SERVER_KEY
     certificate = certificates.read_certificate(path)
     anchor.check_certificate(certificate, now=now)
     if not certificates.is_for(certificate, member_keys.read_private_key(key).reveal().public_key()):
-        raise ConfigError(f"{key} does not belong to {_SERVER_CERTIFICATE}. Use the whole kit.")
+        raise ConfigError(f"{key} does not belong to {SERVER_CERTIFICATE}. Use the whole kit.")
     policy = _read_policy(directory, anchor, now=now)
     return AggregatorKit(directory=directory, certificate=path, key=key, policy=policy, anchor=anchor)
 
@@ -191,7 +192,7 @@ def install_policy(directory: Path, data: bytes, *, now: datetime) -> Policy:
     """Put a newer signed policy into a kit; older, foreign, altered and expired ones are refused."""
     files.check_private_directory(directory)
     policy = check_new_policy(directory, data, read_anchor(directory), now=now)
-    if (directory / _SERVER_CERTIFICATE).exists():
+    if (directory / SERVER_CERTIFICATE).exists():
         _write_supernode_keys(directory, policy.members)
     files.replace_public(directory / POLICY, data)
     return policy
@@ -202,7 +203,7 @@ def install_study(directory: Path, data: bytes) -> Study:
     files.check_private_directory(directory)
     study = open_study(data, read_anchor(directory))
     check_name(study.name)
-    if not (directory / _SERVER_CERTIFICATE).exists():
+    if not (directory / SERVER_CERTIFICATE).exists():
         raise ConfigError(
             f"{directory} is a member's kit, and a member decides about a study: "
             f"fheval vault accept --kit {directory} {study.name}.fhev …"
@@ -219,6 +220,30 @@ def check_new_policy(directory: Path, data: bytes, anchor: TrustAnchor, *, now: 
     if path.exists() and files.read_public(path) != data:
         policy.check_succeeds(open_policy(files.read_public(path), anchor))
     return policy
+
+
+def place_studies(directory: Path, studies: Mapping[str, bytes]) -> None:
+    """Keep signed studies in a kit, by name: those that a hub may ask, or a member's operator may accept."""
+    folder = files.private_subdirectory(directory / STUDIES)
+    for name, signed in studies.items():
+        check_name(name)
+        files.replace_public(folder / f"{name}.fhev", signed)
+
+
+def kept_study(directory: Path, name: str) -> bytes:
+    """The signed study of this name that came with the authority's bulletin."""
+    check_name(name)
+    path = directory / STUDIES / f"{name}.fhev"
+    if not path.exists():
+        there = ", ".join(sorted(each.stem for each in (directory / STUDIES).glob("*.fhev"))) or "none"
+        raise ConfigError(f"The kit {directory} has no study {name!r}; it has: {there}. Ask the authority for it.")
+    return files.read_public(path)
+
+
+def place_hub(directory: Path, address: str) -> None:
+    """Note in a member's kit, for its relay, where the hub is."""
+    folder = files.private_subdirectory(directory / member_keys.TRANSPORT_DIRECTORY)
+    files.replace_public(folder / _HUB, f"{address}\n".encode())
 
 
 class LedgerPlace(Message, frozen=True, kw_only=True):
@@ -250,11 +275,15 @@ def expect_ledger(directory: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportFiles:
-    """What a member connects with: its key, the certificate of that key, and the authority's certificate."""
+    """What a member connects with: its key and that key's certificate, the authority's certificate, the hub's address.
+
+    The address is absent where the kit did not come with the authority's bulletin.
+    """
 
     key: Path
     certificate: Path
     authority: Path
+    hub: str | None = None
 
 
 def transport_files(directory: Path) -> TransportFiles:
@@ -264,6 +293,7 @@ def transport_files(directory: Path) -> TransportFiles:
         key=directory / member_keys.TRANSPORT_KEY,
         certificate=directory / CERTIFICATE,
         authority=directory / AUTHORITY,
+        hub=files.read_public(directory / _HUB).decode().strip() if (directory / _HUB).exists() else None,
     )
     files.read_secret(found.key)
     files.read_public(found.authority)

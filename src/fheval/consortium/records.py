@@ -62,6 +62,25 @@ class MemberRecord(Message, frozen=True, kw_only=True):
         return sha256(self.certificate).digest()
 
 
+class HubRecord(Message, frozen=True, kw_only=True):
+    """Where members find the aggregator, and the certificate that it shows there; nothing in it is secret."""
+
+    name: str
+    address: str
+    certificate: bytes
+
+
+_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
+
+
+def read_address(text: str) -> tuple[str, int]:
+    """The host, without the brackets of an IPv6 address, and the port."""
+    found = _ADDRESS.fullmatch(text)
+    if found is None or not 0 < int(found["port"]) < 1 << 16:
+        raise ConfigError(f"{text!r} is no address. Give host and port, such as hub.example.org:9092.")
+    return found["host"].strip("[]"), int(found["port"])
+
+
 def _malformed(record: MemberRecord) -> ConfigError:
     return ConfigError(f"The record of {record.name} has a malformed certificate or key. Enrol the member again.")
 

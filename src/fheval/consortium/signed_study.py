@@ -18,7 +18,7 @@ from fheval.protocols import PROTOCOLS
 from fheval.protocols.round import Round
 from fheval.secrets import Secret, SystemRandomness
 from fheval.study import DEFAULT_LEAST_ROWS, Study
-from fheval.wire import HEADER, Message, decode, encode
+from fheval.wire import Message, decode, encode, holds
 
 _SIGNED = "study"
 
@@ -41,7 +41,7 @@ class SignedStudy(Message, frozen=True, kw_only=True):
 
 def is_signed_study(data: bytes) -> bool:
     """Whether a file holds a signed study rather than, say, a policy."""
-    return data[len(HEADER) + 1 :].startswith(msgspec.msgpack.encode(SignedStudy.__name__))
+    return holds(data, SignedStudy)
 
 
 def fit_to(study: Study, policy: Policy) -> Study:

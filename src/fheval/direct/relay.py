@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import socket
 import ssl
 import time
@@ -24,6 +23,7 @@ import grpc.aio
 from fheval.consortium import TransportFiles
 from fheval.consortium.files import read_public
 from fheval.consortium.member_keys import read_transport_key_pem
+from fheval.consortium.records import read_address
 from fheval.direct.frames import (
     CHANNEL_OPTIONS,
     METHOD,
@@ -41,8 +41,6 @@ from fheval.party.client import ask
 from fheval.secrets import Randomness, SystemRandomness, integer_below
 from fheval.version import __version__
 from fheval.wire import encode
-
-_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
 
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
@@ -62,8 +60,7 @@ class Relay:
     rng: Randomness = field(default_factory=SystemRandomness, repr=False)
 
     def __post_init__(self) -> None:
-        if _ADDRESS.fullmatch(self.hub) is None:
-            raise ConfigError(f"--hub {self.hub} is no address. Give host and port, such as hub.example.org:9092.")
+        read_address(self.hub)
 
     def credentials(self) -> grpc.ChannelCredentials:
         """What TLS needs of this member: its key and certificate, and whom it trusts."""
@@ -143,10 +140,9 @@ class Relay:
 
     def _why_not(self) -> str:
         """Why no connection came about, in words: gRPC itself says little."""
-        found = _ADDRESS.fullmatch(self.hub)
-        if found is None or any(os.environ.get(name) for name in ("https_proxy", "HTTPS_PROXY", "grpc_proxy")):
+        if any(os.environ.get(name) for name in ("https_proxy", "HTTPS_PROXY", "grpc_proxy")):
             return f"No connection to {self.hub} came about; a proxy is in between."
-        host, port = found["host"].strip("[]"), int(found["port"])
+        host, port = read_address(self.hub)
         try:
             with socket.create_connection((host, port), timeout=_CONNECT_SECONDS) as plain:
                 names = _names_shown(plain, self.files.authority)

@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import IO, Any
 
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 
@@ -29,3 +29,18 @@ async def until_told(work: Coroutine[Any, Any, None]) -> None:
         for number, handler in before.items():
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN if task.cancelled() else handler)
+
+
+async def while_open(file: IO[str], work: Coroutine[Any, Any, None]) -> None:
+    """Run until the other end of a pipe is closed, as it is when the process that holds it ends in whatever way."""
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
+    task, closed = asyncio.ensure_future(work), asyncio.ensure_future(reader.read())
+    try:
+        await asyncio.wait({task, closed}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+    finally:
+        task.cancel()
+        closed.cancel()
+        await asyncio.gather(task, closed, return_exceptions=True)

@@ -17,6 +17,7 @@ from pathlib import Path
 from fheval.errors import ConfigError, FhevalError, InputError
 from fheval.evaluation.run import Share
 from fheval.party.accepted import Acceptance, AcceptedStudies, Facts, Standing
+from fheval.party.log import log_to_standard_error
 from fheval.protocols.round import Contribution
 from fheval.secrets import Randomness, SystemRandomness
 from fheval.study import Study
@@ -138,5 +139,5 @@ def _yield_to_others() -> None:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(message)s", level=logging.INFO)
+    log_to_standard_error("fheval.vault")
     watch(Path(sys.argv[1]))

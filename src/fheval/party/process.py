@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,8 +47,11 @@ class VaultFiles:
         return self.ledger.with_name("studies.sqlite")
 
 
-def run_vault(files: VaultFiles) -> None:
-    """Serve until SIGTERM or SIGINT; whatever cannot be used is refused before anybody can connect."""
+def run_vault(files: VaultFiles, *, beside: AbstractContextManager[None] | None = None) -> None:
+    """Serve until SIGTERM or SIGINT; whatever cannot be used is refused before anybody can connect.
+
+    `beside` is entered when the vault listens, and left when it stops.
+    """
     keep_memory_private()
     log_kinds_only()
     kit = load_kit(files.kit, now=utc_now())
@@ -66,6 +69,7 @@ def run_vault(files: VaultFiles) -> None:
             _listener(files.socket) as (listener, place),
             VaultServer(core.handle, listener) as server,
             stopped_by_signals(server, lambda: _reload(core, files.kit)),
+            beside or nullcontext(),
         ):
             _log.info("The vault of %s listens on %s, policy version %d.", core.name, place, kit.policy.version)
             accepted = [each.acceptance.study.name for each in studies.all()]
