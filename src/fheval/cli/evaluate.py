@@ -32,13 +32,16 @@ def evaluate(
         list[Path],
         typer.Option(
             metavar="FILE",
-            help="One party's labels and scores: .csv, .tsv, .parquet, .npy or .txt. Repeat for each party.",
+            help="One party's labels and scores: .csv, .tsv or .jsonl (also .gz and .zst), .parquet, .feather, .npy, "
+            ".txt. Repeat for each party.",
             show_default=False,
         ),
     ],
     label_column: options.LabelColumn = None,
     score_column: options.ScoreColumns = None,
     cluster_column: options.ClusterColumn = None,
+    positive: options.Positive = None,
+    percent: options.Percent = False,
     engine: options.EngineName = None,
     json: options.Json = None,
     report: options.Report = None,
@@ -56,6 +59,8 @@ def evaluate(
         classes=study.classes,
         group=study.group_column,
         cluster=cluster_column,
+        positive=positive,
+        percent=percent,
     )
     parties = [TableFile(file, columns) for file in party]
     run_and_deliver(study, parties, party, engine=engine, json=json, report=report, quiet=quiet)

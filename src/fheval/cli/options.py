@@ -68,6 +68,18 @@ ScoreColumns = Annotated[
         rich_help_panel=_COUNTING,
     ),
 ]
+Positive = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LABEL",
+        help="The label that counts as 1, where labels are not 0 and 1 but, say, yes and no.",
+        show_default=False,
+        rich_help_panel=_COUNTING,
+    ),
+]
+Percent = Annotated[
+    bool, typer.Option("--percent", help="Scores are percentages: divide them by 100.", rich_help_panel=_COUNTING)
+]
 ClusterColumn = Annotated[
     str | None,
     typer.Option(

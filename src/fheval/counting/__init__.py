@@ -5,7 +5,7 @@ from __future__ import annotations
 from fheval.counting.chunks import Column
 from fheval.counting.counts import Counts, bin_numbers
 from fheval.counting.grid import Grid, as_grid
-from fheval.counting.readers import TableColumns, TableFile, count_file, read_pair
+from fheval.counting.readers import TableColumns, TableFile, TableSource, count_file, read_pair
 from fheval.counting.table import UNNAMED, Table
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Table",
     "TableColumns",
     "TableFile",
+    "TableSource",
     "as_grid",
     "bin_numbers",
     "count_file",

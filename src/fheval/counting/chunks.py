@@ -84,10 +84,10 @@ class Chunk:
         score = float(self.scores[index])
         if not np.isfinite(score):
             return InputError(f"{where}: the score {score} is not a finite number. Correct it or leave the row out.")
-        return InputError(
-            f"{where}: the score {score} is outside [0, 1]. "
-            "Give probabilities, say that the scores are logits, or use explicit decision points."
-        )
+        advice = "Give probabilities, say that the scores are logits, or use explicit decision points."
+        if look_like_percentages(self.scores):
+            advice = "The scores look like percentages: say so (percent=True, --percent), or divide them by 100."
+        return InputError(f"{where}: the score {score} is outside [0, 1]. {advice}")
 
     def _line(self, index: int) -> int | None:
         return None if self.first_line is None else self.first_line + index
@@ -137,6 +137,15 @@ def _bits(value: float) -> int:
     return int(np.float64(value).view(np.uint64))
 
 
+def look_like_percentages(scores: NDArray[Any]) -> bool:
+    """Whether scores are all from 0 to 100, and some so far above 1 that no rounding of a probability explains it.
+
+    >>> look_like_percentages(np.array([3.5, 80.0])), look_like_percentages(np.array([-3.5, 8.0]))
+    (True, False)
+    """
+    return bool(len(scores) and scores.min() >= 0 and 2 <= scores.max() <= 100)
+
+
 def first_bad_score(scores: NDArray[np.float64], score_range: tuple[float, float]) -> int | None:
     """Return the index of the first score that is not in the closed range; None if all are."""
     low, high = score_range
@@ -149,7 +158,7 @@ def first_bad_score(scores: NDArray[np.float64], score_range: tuple[float, float
     return int(np.argmin((scores >= low) & (scores <= high)))
 
 
-Kind = Literal["label", "score", "text"]
+Kind = Literal["label", "word", "score", "text"]
 
 LABEL_NAMES = ("label", "y")
 SCORE_NAMES = ("score", "s")
@@ -159,12 +168,18 @@ SCORE_NAMES = ("score", "s")
 class Wanted:
     """One wanted column: the names it may have, best first, and what is in it.
 
-    A label may be written as true or false; text is taken as it is, and may be missing.
+    A label is 0 or 1, and may be written as true or false; a word is a label in the owner's own words, or another
+    number. Text is taken as it is, and may be missing.
     """
 
     names: tuple[str, ...]
     kind: Kind
     noun: str
+
+    @property
+    def is_text(self) -> bool:
+        """Whether a reader leaves the values as text."""
+        return self.kind in ("word", "text")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -176,7 +191,8 @@ class ColumnChunk:
     first_line: int | None = None
 
     def as_labels_and_scores(self) -> Chunk:
-        labels, scores = self.columns
+        """The first two columns."""
+        labels, scores = self.columns[:2]
         return Chunk(labels.values, scores.values, self.first_row, self.first_line, labels.place, scores.place)
 
 
@@ -190,7 +206,7 @@ def label_and_score(label_column: str | None, score_column: str | None) -> tuple
 
 def require_two(file: str, wanted: Sequence[Wanted]) -> None:
     """Refuse to look for named columns in a file that has a label and a score a row and no names."""
-    if [each.kind for each in wanted] != ["label", "score"]:
+    if [each.noun for each in wanted] != ["label", "score"] or wanted[0].kind == "text":
         raise InputError(
             f"{file}: has a label and a score a row and no named columns. "
             "Use CSV or Parquet for several models, classes of other names, groups or clusters."
@@ -204,7 +220,7 @@ def find_columns(file: str, names: Sequence[str], wanted: Sequence[Wanted]) -> l
     [2, 1]
     """
     positions = [_find(file, names, each) for each in wanted]
-    labels = {position for position, each in zip(positions, wanted, strict=True) if each.kind == "label"}
+    labels = {position for position, each in zip(positions, wanted, strict=True) if each.noun == "label"}
     for position, each in zip(positions, wanted, strict=True):
         if each.kind == "score" and position in labels:
             raise InputError(

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fheval.counting.chunks import Chunk, chunk_of_arrays
+from fheval.counting.chunks import Chunk, Place, chunk_of_arrays
 from fheval.counting.grid import DEFAULT_POINTS, Grid, as_grid
 from fheval.errors import InputError, UndefinedMetric
 
@@ -65,6 +65,44 @@ class Counts:
         return count_chunks(
             [chunk_of_arrays(labels, scores, source=source)], decision_points, source=source or "The data"
         )
+
+    @classmethod
+    def from_thresholds(
+        cls, tps: ArrayLike, fps: ArrayLike, thresholds: ArrayLike, decision_points: int | Grid | None = None
+    ) -> Counts:
+        """Take counts that were made at thresholds, where a sample is positive when its score is at least as high.
+
+        So scikit-learn's `confusion_matrix_at_thresholds` has them, whose thresholds are the scores that occur: these
+        are counted again at `decision_points`. Without decision points the thresholds themselves become the grid, which
+        parties can only add up if all of them use the same ones.
+
+        >>> Counts.from_thresholds([1, 2], [0, 2], [0.5, 0.0]).auc()
+        0.75
+        """
+        limits, true, false = _at_thresholds(thresholds, tps, fps)
+        if decision_points is not None:
+            return _counted_again(limits, true, false, as_grid(decision_points))
+        # s ≥ θ is s > θ⁻, the float below θ. One point above counts nothing and, where θ is not low enough for all
+        # samples, nothing tells how many there are; so the last threshold must have counted them all.
+        points = [np.nextafter(limits[0], np.inf), *np.nextafter(limits, -np.inf)]
+        return cls(tp=np.concatenate([[0], true]), fp=np.concatenate([[0], false]), grid=Grid.explicit(points))
+
+    @classmethod
+    def from_confusion(cls, matrices: ArrayLike, thresholds: ArrayLike) -> Counts:
+        """Take the state of a binned metric: for each threshold the matrix ((TN, FP), (FN, TP)).
+
+        TorchMetrics' `BinaryROC`, `BinaryAUROC` and the like keep it in `confmat` when they are made with thresholds:
+        `Counts.from_confusion(metric.confmat, metric.thresholds)`. All parties must use the same thresholds.
+        """
+        tables, limits = np.asarray(matrices), np.asarray(thresholds, dtype=np.float64)
+        if tables.ndim != 3 or tables.shape[1:] != (2, 2) or len(tables) != len(limits):
+            raise InputError(
+                f"The matrices have the shape {tables.shape}, where ({len(limits)}, 2, 2) is needed. "
+                "Give one of two by two for each threshold."
+            )
+        if len(tables) and tables[np.argmin(limits), :, 0].any():
+            raise InputError("The lowest threshold leaves samples out. Use thresholds from the lowest score on.")
+        return cls.from_thresholds(tables[:, 1, 1], tables[:, 0, 1], limits)
 
     @classmethod
     def zero(cls, decision_points: int | Grid = DEFAULT_POINTS) -> Counts:
@@ -171,6 +209,40 @@ def binning_error(labels: NDArray[np.integer[Any]], scores: NDArray[np.float64],
     # Twice the number of negatives below each positive, ties by half.
     exact = int((negatives[first] + negatives[last])[positive].sum()) / (2 * total)
     return abs(Counts.from_scores(labels, scores, grid).auc() - exact)
+
+
+def _at_thresholds(
+    thresholds: ArrayLike, tps: ArrayLike, fps: ArrayLike
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+    """Thresholds, highest first, and the whole numbers that were counted at each."""
+    limits = np.asarray(thresholds, dtype=np.float64)
+    true, false = np.asarray(tps), np.asarray(fps)
+    if limits.ndim != 1 or not len(limits) or true.shape != limits.shape or false.shape != limits.shape:
+        raise InputError(
+            "Counts at thresholds come as three lists of one length. Give one of each for every threshold."
+        )
+    if not (np.isfinite(limits).all() and (true == np.rint(true)).all() and (false == np.rint(false)).all()):
+        raise InputError("Thresholds are finite numbers and counts are whole. Give counts rather than rates.")
+    order = np.argsort(-limits, kind="stable")
+    if (np.diff(limits[order]) == 0).any():
+        raise InputError("A threshold is given twice. Name each once.")
+    return limits[order], true[order].astype(np.int64), false[order].astype(np.int64)
+
+
+def _counted_again(
+    limits: NDArray[np.float64], true: NDArray[np.int64], false: NDArray[np.int64], grid: Grid
+) -> Counts:
+    """The same samples at the points of a grid, where each threshold is the score of those it adds."""
+    chunk = Chunk(np.zeros(len(limits), dtype=np.uint8), limits, scores_from=Place(None, "thresholds"))
+    chunk.check(limits, grid.score_range)
+    stretch = bin_numbers(grid, limits)
+    per_bin = []
+    for counted in (true, false):
+        added = np.diff(counted, prepend=0)
+        sums = np.zeros(len(grid) - 1, dtype=np.int64)
+        np.add.at(sums, stretch, added)
+        per_bin.append(_running(sums))
+    return Counts(tp=per_bin[0], fp=per_bin[1], grid=grid)
 
 
 def _running(per_bin: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -7,14 +7,18 @@ time as text, which is slower but tells which value of which row is to blame.
 from __future__ import annotations
 
 import csv
+import gzip
 import io
-from collections.abc import Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+import zstandard
 from numpy.typing import NDArray
 
 from fheval.counting.chunks import Column, ColumnChunk, Kind, Place, Wanted, find_columns, require_two
@@ -22,6 +26,9 @@ from fheval.errors import InputError
 
 # Large enough that parsing outweighs the overhead for each block, small enough to stay far below 1 GB parsed.
 BLOCK_BYTES = 8 << 20
+
+# So little at a time that what it unpacks to stays small.
+_PACKED_BYTES = 1 << 14
 
 # No honest record of a score file is longer; a quote that is never closed makes one that is.
 RECORD_LIMIT = 64 << 20
@@ -38,13 +45,13 @@ class Block:
 
 
 def read_blocks(path: Path, *, quotes: bool) -> Iterator[Block]:
-    """Read a file block by block; blank lines at its end are dropped, others are kept.
+    """Read a file block by block, unpacking it on the way; blank lines at its end are dropped, others are kept.
 
     With `quotes`, a line break between double quotes does not end a record.
     """
     line = 1
-    with path.open("rb") as file:
-        pending = file.read(BLOCK_BYTES).removeprefix(_BYTE_ORDER_MARK)
+    with closing(_pieces(path)) as pieces:
+        pending = next(pieces, b"").removeprefix(_BYTE_ORDER_MARK)
         fresh = pending
         while fresh:
             end = _end_of_records(pending, quotes)
@@ -57,13 +64,52 @@ def read_blocks(path: Path, *, quotes: bool) -> Iterator[Block]:
                     f"{path}, line {line}: the row is longer than {RECORD_LIMIT >> 20} MiB. "
                     "Check for a quote that is never closed."
                 )
-            fresh = file.read(BLOCK_BYTES)
+            fresh = next(pieces, b"")
             pending += fresh
     if quotes and pending.count(b'"') % 2:
         line += pending.count(b"\n", 0, pending.rfind(b'"'))
         raise InputError(f"{path}, line {line}: a quote is opened and never closed. Close it or remove it.")
     if pending.strip():
         yield Block(pending, line)
+
+
+def _pieces(path: Path) -> Generator[bytes, None, None]:
+    """The content of a file piece by piece, unpacked if its name says that it is packed."""
+    unpacked = {".gz": _gunzipped, ".zst": _unzstandard}.get(path.suffix.lower())
+    if unpacked is None:
+        with path.open("rb") as file:
+            yield from iter(lambda: file.read(BLOCK_BYTES), b"")
+        return
+    try:
+        yield from unpacked(path)
+    except (gzip.BadGzipFile, EOFError, zlib.error, zstandard.ZstdError) as error:
+        raise InputError(f"{path}: cannot be unpacked ({error}). Write the file again.") from error
+
+
+def _gunzipped(path: Path) -> Iterator[bytes]:
+    with gzip.open(path, "rb") as file:
+        yield from iter(lambda: file.read(BLOCK_BYTES), b"")
+
+
+def _unzstandard(path: Path) -> Iterator[bytes]:
+    """Frame by frame, since the library's own reader takes a file that was cut off for one that ends there."""
+    held, frame = b"", zstandard.ZstdDecompressor().decompressobj()
+    begun = False
+    with path.open("rb") as file:
+        while packed := file.read(_PACKED_BYTES):
+            while packed:
+                begun = True
+                held += frame.decompress(packed)
+                packed = frame.unused_data if frame.eof else b""
+                if frame.eof:
+                    begun, frame = False, zstandard.ZstdDecompressor().decompressobj()
+                if len(held) >= BLOCK_BYTES:
+                    yield held
+                    held = b""
+    if begun:
+        raise EOFError("the file ends before its last frame does")
+    if held:
+        yield held
 
 
 def _end_of_records(data: bytes, quotes: bool) -> int:
@@ -87,6 +133,10 @@ class Field:
     position: int
     place: Place
     kind: Kind
+
+    @property
+    def is_text(self) -> bool:
+        return self.kind in ("word", "text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +165,7 @@ def text_columns(path: Path, wanted: Sequence[Wanted]) -> Iterator[ColumnChunk]:
     """Read a text file without a header: a label and a score a line, separated by one comma, tab or blank."""
     blocks, file = read_blocks(path, quotes=False), str(path)
     require_two(file, wanted)
-    fields = Field(0, Place(file, "label"), "label"), Field(1, Place(file, "score"), "score")
+    fields = Field(0, Place(file, "label"), wanted[0].kind), Field(1, Place(file, "score"), "score")
     first = next(blocks, None)
     if first is not None:
         separator = _text_separator(path, first)
@@ -176,7 +226,7 @@ def _parse(form: RecordFormat, block: Block, first_row: int) -> ColumnChunk:
     except pl.exceptions.PolarsError:
         return _parse_text(form, block, first_row)
     series = [frame[str(field.position)] for field in form.fields]
-    if any(each.null_count() for each, field in zip(series, form.fields, strict=True) if field.kind != "text"):
+    if any(each.null_count() for each, field in zip(series, form.fields, strict=True) if not field.is_text):
         return _parse_text(form, block, first_row)
     values = [_text(each) if each.dtype == pl.String else each.to_numpy() for each in series]
     columns = tuple(Column(each, field.place) for each, field in zip(values, form.fields, strict=True))
@@ -184,7 +234,7 @@ def _parse(form: RecordFormat, block: Block, first_row: int) -> ColumnChunk:
 
 
 def _parse_text(form: RecordFormat, block: Block, first_row: int) -> ColumnChunk:
-    """Parse with an eye to messages: accepts what `_parse` does, booleans and blanks around a number."""
+    """Parse with an eye to messages: accepts what `_parse` does, booleans, blanks around a number, decimal commas."""
     try:
         frame = _read(form, block, pl.String())
     except pl.exceptions.PolarsError as error:
@@ -193,11 +243,11 @@ def _parse_text(form: RecordFormat, block: Block, first_row: int) -> ColumnChunk
     columns = []
     for field in form.fields:
         words = frame[str(field.position)].str.strip_chars()
-        if field.kind == "text":
+        if field.is_text:
             columns.append(Column(_text(words), field.place))
             continue
         digits = words.str.to_lowercase().replace({"true": "1", "false": "0"}) if field.kind == "label" else words
-        numbers = digits.cast(pl.Float64, strict=False)
+        numbers = _with_points(form, digits).cast(pl.Float64, strict=False)
         if numbers.null_count():
             row = int(numbers.is_null().arg_max() or 0)
             where = field.place.at(first_row + row, None if first_line is None else first_line + row)
@@ -207,13 +257,20 @@ def _parse_text(form: RecordFormat, block: Block, first_row: int) -> ColumnChunk
     return ColumnChunk(tuple(columns), first_row, first_line)
 
 
+def _with_points(form: RecordFormat, words: pl.Series) -> pl.Series:
+    """Numbers with a point where they have a decimal comma; a stretch that has points as well stays as it is."""
+    if form.separator == "," or words.str.contains(".", literal=True).any():
+        return words
+    return words.str.replace(",", ".", literal=True)
+
+
 def _text(words: pl.Series) -> NDArray[np.str_]:
     return np.asarray(words.str.strip_chars().fill_null("").to_list(), dtype=np.str_)
 
 
 def _read(form: RecordFormat, block: Block, dtype: pl.DataType) -> pl.DataFrame:
     wanted = {field.position for field in form.fields}
-    numeric = {field.position for field in form.fields if field.kind != "text"}
+    numeric = {field.position for field in form.fields if not field.is_text}
     schema = {str(i): dtype if i in numeric else pl.String() for i in range(form.width)}
     return pl.read_csv(
         block.data,

@@ -88,11 +88,11 @@ def _field_chunks(form: _Form, wanted: Sequence[Wanted]) -> Iterator[ColumnChunk
     file, names = str(form.path), list(form.dtype.names or ())
     places = [Place(file, names[i]) for i in find_columns(file, names, wanted)]
     for place, each in zip(places, wanted, strict=True):
-        if each.kind != "text":
+        if not each.is_text:
             _check_numeric(form.dtype[str(place.column)], place)
     for start, rows in form.stretches():
         columns = [rows[place.column] for place in places]
-        values = [v.astype(np.str_) if w.kind == "text" else v for v, w in zip(columns, wanted, strict=True)]
+        values = [v.astype(np.str_) if w.is_text else v for v, w in zip(columns, wanted, strict=True)]
         yield ColumnChunk(tuple(map(Column, values, places)), start)
 
 

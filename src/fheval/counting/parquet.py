@@ -1,10 +1,11 @@
-"""Parquet files, a slice of rows at a time, in bounded memory."""
+"""Parquet and Arrow (Feather) files, a slice of rows at a time, in bounded memory."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -32,13 +33,24 @@ def parquet_columns(path: Path, wanted: Sequence[Wanted]) -> Iterator[ColumnChun
 
     Slices and not Polars' streaming batches: those hold a whole row group, and a file may be just one.
     """
+    return _columns(path, wanted, "Parquet", partial(pl.scan_parquet, path, glob=False))
+
+
+def arrow_columns(path: Path, wanted: Sequence[Wanted]) -> Iterator[ColumnChunk]:
+    """Read the wanted columns of an Arrow file, which is what Feather is, slice by slice."""
+    return _columns(path, wanted, "Arrow", partial(pl.scan_ipc, path, glob=False))
+
+
+def _columns(
+    path: Path, wanted: Sequence[Wanted], form: str, scan: Callable[[], pl.LazyFrame]
+) -> Iterator[ColumnChunk]:
     file = str(path)
     try:
-        table = pl.scan_parquet(path, glob=False)
+        table = scan()
         schema = table.collect_schema()
         rows = int(table.select(pl.len()).collect().item())
     except _UNREADABLE as error:
-        raise _unreadable(file, error) from error
+        raise _unreadable(file, form, error) from error
     names = schema.names()
     places = [Place(file, names[i]) for i in find_columns(file, names, wanted)]
     # A column may be wanted twice, so that it goes by its number here.
@@ -52,7 +64,7 @@ def parquet_columns(path: Path, wanted: Sequence[Wanted]) -> Iterator[ColumnChun
         try:
             frame = slice_.result()
         except _UNREADABLE as error:
-            raise _unreadable(file, error) from error
+            raise _unreadable(file, form, error) from error
         columns = zip(frame, places, wanted, strict=True)
         yield ColumnChunk(tuple(_column(*each, first_row) for each in columns), first_row)
 
@@ -70,7 +82,7 @@ def _read_ahead(table: pl.LazyFrame, rows: int) -> Iterator[tuple[int, Future[pl
 
 def _chosen(place: Place, wanted: Wanted, dtype: pl.DataType) -> pl.Expr:
     column = pl.col(str(place.column))
-    if wanted.kind == "text":
+    if wanted.is_text:
         return column.cast(pl.String)
     if isinstance(dtype, _PLAIN):
         return column
@@ -83,7 +95,7 @@ def _chosen(place: Place, wanted: Wanted, dtype: pl.DataType) -> pl.Expr:
 
 
 def _column(series: pl.Series, place: Place, wanted: Wanted, first_row: int) -> Column:
-    if wanted.kind == "text":
+    if wanted.is_text:
         return Column(np.asarray(series.fill_null("").to_list(), dtype=np.str_), place)
     if series.null_count():
         row = int(series.is_null().arg_max() or 0)
@@ -91,6 +103,6 @@ def _column(series: pl.Series, place: Place, wanted: Wanted, first_row: int) -> 
     return Column(series.to_numpy(), place)
 
 
-def _unreadable(file: str, error: BaseException) -> InputError:
+def _unreadable(file: str, form: str, error: BaseException) -> InputError:
     reason = str(error).split("\n", 1)[0]
-    return InputError(f"{file}: cannot be read as Parquet ({reason}). Export the file again.")
+    return InputError(f"{file}: cannot be read as {form} ({reason}). Export the file again.")

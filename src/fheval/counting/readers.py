@@ -3,17 +3,23 @@
 | ending | what is in it |
 |---|---|
 | `.csv`, `.tsv` | a header, then rows; unless named, the columns are `label` (or `y`) and `score` (or `s`) |
-| `.parquet`, `.pq` | the same columns |
+| `.parquet`, `.pq`, `.feather`, `.arrow` | the same columns |
+| `.jsonl`, `.ndjson` | an object with those fields a line |
 | `.npy` | an array with those fields, or two columns: labels, then scores |
 | `.txt` | no header; a label and a score a line, separated by one comma, semicolon, tab or blank |
 
+Text (`.csv`, `.tsv`, `.jsonl`, `.ndjson`, `.txt`) may be packed: `.csv.gz`, `.csv.zst`. Where no comma separates the
+columns, numbers may have a decimal comma.
+
 Labels and scores may also come as a pair of `.txt` or `.npy` files with one number a row, row i of the one
-belonging to row i of the other. Labels are 0 or 1: integers, floats or booleans.
+belonging to row i of the other. Labels are 0 or 1: integers, floats or booleans; others need to be told which of them
+is the positive one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -23,14 +29,25 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fheval.counting.chunks import LABEL_NAMES, SCORE_NAMES, Chunk, ColumnChunk, Place, Wanted, label_and_score
+from fheval.counting.chunks import (
+    LABEL_NAMES,
+    SCORE_NAMES,
+    Chunk,
+    Column,
+    ColumnChunk,
+    Kind,
+    Place,
+    Wanted,
+    label_and_score,
+)
 from fheval.counting.counts import Counts, count_chunks
 from fheval.counting.delimited import csv_columns, text_column, text_columns
 from fheval.counting.grid import DEFAULT_POINTS, Grid, as_grid
+from fheval.counting.json_lines import json_columns
 from fheval.counting.npy import npy_column, npy_columns
-from fheval.counting.parquet import parquet_columns
+from fheval.counting.parquet import arrow_columns, parquet_columns
 from fheval.counting.table import UNNAMED, Table
-from fheval.errors import InputError
+from fheval.errors import ConfigError, InputError
 
 FilePath = str | PathLike[str]
 T = TypeVar("T")
@@ -42,7 +59,23 @@ _READERS: dict[str, Callable[[Path, Sequence[Wanted]], Iterator[ColumnChunk]]] =
     ".pq": parquet_columns,
     ".npy": npy_columns,
     ".txt": text_columns,
+    ".feather": arrow_columns,
+    ".arrow": arrow_columns,
+    ".jsonl": json_columns,
+    ".ndjson": json_columns,
 }
+_PACKED = (".gz", ".zst")
+_PACKABLE = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson")
+
+
+def _kind_of_file(file: Path) -> str:
+    """The ending that tells how to read a file; of a packed one, the ending before.
+
+    >>> _kind_of_file(Path("north.CSV.gz"))
+    '.csv'
+    """
+    inner = Path(file.stem).suffix.lower()
+    return inner if file.suffix.lower() in _PACKED and inner in _PACKABLE else file.suffix.lower()
 
 
 def count_file(
@@ -88,10 +121,12 @@ def read_chunks(path: FilePath, *, label_column: str | None = None, score_column
 def read_columns(path: FilePath, wanted: Sequence[Wanted]) -> Iterator[ColumnChunk]:
     """Iterate over the wanted columns of a file in chunks of bounded size, unchecked but for their form."""
     file = _existing(path)
-    ending = file.suffix.lower()
+    ending = _kind_of_file(file)
     if ending in _READERS:
         return _unchanged(file, _READERS[ending](file, wanted))
-    raise InputError(f"{file}: unknown kind of file {ending!r}. Use .csv, .tsv, .parquet, .pq, .npy or .txt.")
+    raise InputError(
+        f"{file}: unknown kind of file {ending!r}. Use .csv, .tsv, .parquet, .feather, .jsonl, .npy or .txt."
+    )
 
 
 def _unchanged(file: Path, chunks: Iterator[T]) -> Iterator[T]:
@@ -139,10 +174,11 @@ def _existing(path: FilePath) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableColumns:
-    """The columns that a table is read from.
+    """The columns that a table is read from, and how they are to be understood.
 
     Each of `models` names a column of scores; with `classes` it names one for each, `model_class`. Without models
-    there is one, unnamed, in the column `score`, else `s`.
+    there is one, unnamed, in the column `score`, else `s`. `positive` is the label that counts as 1, where the other
+    one counts as 0. With `percent`, scores are divided by 100.
     """
 
     label: str | None = None
@@ -150,12 +186,19 @@ class TableColumns:
     classes: tuple[str, ...] = ()
     group: str | None = None
     cluster: str | None = None
+    positive: str | None = None
+    percent: bool = False
+
+    def __post_init__(self) -> None:
+        if self.classes and self.positive is not None:
+            raise ConfigError("Classes are named, and a positive label. Name one or the other.")
 
     def wanted(self) -> list[Wanted]:
         """Labels, then the scores of every model and class, then groups and clusters."""
         labels = LABEL_NAMES if self.label is None else (self.label,)
+        kind: Kind = "text" if self.classes else "label" if self.positive is None else "word"
         return [
-            Wanted(labels, "text" if self.classes else "label", "label"),
+            Wanted(labels, kind, "label"),
             *(Wanted(self._names(model, cls), "score", "score") for model in self._models() for cls in self._classes()),
             *(
                 Wanted((name,), "text", noun)
@@ -163,6 +206,18 @@ class TableColumns:
                 if name
             ),
         ]
+
+    def understood(self, chunks: Iterable[ColumnChunk]) -> Iterator[ColumnChunk]:
+        """Chunks of the wanted columns with labels 0 and 1 for the owner's own, and probabilities for percentages."""
+        words = None if self.positive is None else LabelWords(self.positive)
+        scores = len(self._models()) * len(self._classes()) if self.percent else 0
+        for chunk in chunks:
+            label, *others = chunk.columns
+            if words is not None:
+                label = words.as_numbers(label, chunk)
+            for number in range(scores):
+                others[number] = Column(others[number].values / 100.0, others[number].place)
+            yield ColumnChunk((label, *others), chunk.first_row, chunk.first_line)
 
     def table(self, chunk: ColumnChunk) -> Table:
         """Put the columns of `wanted` together again."""
@@ -188,18 +243,94 @@ class TableColumns:
         return names if label is None else tuple(f"{name}_{label}" for name in names)
 
 
-@dataclass(frozen=True, slots=True)
-class TableFile:
-    """A file whose rows can be gone through more than once, a bounded stretch at a time."""
+class LabelWords:
+    """Labels in the owner's own words, of which one is positive and one, whichever it is, negative."""
 
-    path: FilePath
+    def __init__(self, positive: str) -> None:
+        self._positive = _spelling(positive)
+        self._negative: str | None = None
+
+    def as_numbers(self, column: Column, chunk: ColumnChunk) -> Column:
+        """The same labels as 0 and 1; a missing one, and a third one, are refused."""
+        found, positions = np.unique(column.values, return_inverse=True)
+        numbers = np.empty(len(found), dtype=np.uint8)
+        for number, word in enumerate(map(_spelling, found.tolist())):
+            if word != self._positive and word not in ("", "nan"):
+                self._negative = self._negative or word
+            if word not in (self._positive, self._negative):
+                raise self._refuse(word, column, chunk, int(np.argmax(positions == number)))
+            numbers[number] = word == self._positive
+        return Column(numbers[positions], column.place)
+
+    def _refuse(self, word: str, column: Column, chunk: ColumnChunk, index: int) -> InputError:
+        line = None if chunk.first_line is None else chunk.first_line + index
+        fault = (
+            "the label is missing"
+            if word in ("", "nan")
+            else f"the label {word!r} is a third one, besides {self._positive!r} and {self._negative!r}"
+        )
+        return InputError(
+            f"{column.place.at(chunk.first_row + index, line)}: {fault}. Correct it or leave the row out."
+        )
+
+
+def _spelling(label: object) -> str:
+    """One spelling for a label: numbers without needless digits, words in small letters.
+
+    >>> _spelling("2.0"), _spelling(2), _spelling(" Yes"), _spelling(True)
+    ('2', '2', 'yes', 'true')
+    """
+    if isinstance(label, bool):
+        return str(label).lower()
+    try:
+        number = float(str(label))
+    except ValueError:
+        return str(label).strip().casefold()
+    return str(int(number)) if number.is_integer() else str(number)
+
+
+class TableSource(ABC):
+    """Rows that can be gone through more than once, a bounded stretch at a time; subclasses say where they are."""
+
+    __slots__ = ()
     columns: TableColumns
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What messages call it."""
+
+    @abstractmethod
+    def read(self, wanted: Sequence[Wanted]) -> Iterator[ColumnChunk]:
+        """The wanted columns, unchecked but for their form."""
 
     def __iter__(self) -> Iterator[Table]:
         rows = 0
-        for chunk in read_columns(self.path, self.columns.wanted()):
+        for chunk in self._chunks():
             table = self.columns.table(chunk)
             rows += len(table)
             yield table
         if not rows:
-            raise InputError(f"{self.path}: there are no rows. Give at least one label and score.")
+            raise InputError(f"{self.name}: there are no rows. Give at least one label and score.")
+
+    def count(self, grid: Grid) -> Counts:
+        """Labels and the scores of the only model, counted in one pass."""
+        return count_chunks((chunk.as_labels_and_scores() for chunk in self._chunks()), grid, source=self.name)
+
+    def _chunks(self) -> Iterator[ColumnChunk]:
+        return self.columns.understood(self.read(self.columns.wanted()))
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile(TableSource):
+    """A file of rows."""
+
+    path: FilePath
+    columns: TableColumns
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    def read(self, wanted: Sequence[Wanted]) -> Iterator[ColumnChunk]:
+        return read_columns(self.path, wanted)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from fheval.evaluation.parties import PartyData
 from fheval.evaluation.result import Result, Row
-from fheval.evaluation.run import PartyData, evaluate, evaluate_study
+from fheval.evaluation.run import evaluate, evaluate_study
 
 __all__ = ["PartyData", "Result", "Row", "evaluate", "evaluate_study"]

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from numpy.typing import ArrayLike
+import msgspec
 
-from fheval.counting import UNNAMED, Counts, Grid, Table, TableFile, count_file
+from fheval.counting import UNNAMED, Counts, Grid, Table, TableColumns, TableSource
 from fheval.engines import Engine, load_engine
 from fheval.errors import CohortTooSmall, ConfigError, InputError, UndefinedMetric
 from fheval.evaluation.curves import read_curves
 from fheval.evaluation.declaration import declare_groups
+from fheval.evaluation.parties import PartyData, named_parties
 from fheval.evaluation.result import Result, Row, all_verified, result_rows, suppressed_rows
 from fheval.evaluation.tally import tally_party
 from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE, group_sizes
@@ -33,11 +34,6 @@ from fheval.study import DEFAULT_REPLICATES, EXACT, Study
 # What a result names where no FHE library took part.
 NO_ENGINE = "none"
 
-Scores = ArrayLike | Mapping[str, ArrayLike]
-
-# Labels and scores, a table, tables or a file that can be gone through more than once, or counts for an AUC alone.
-PartyData = tuple[ArrayLike, Scores] | Table | Iterable[Table] | Counts
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
@@ -52,10 +48,15 @@ class Share:
 
 
 def evaluate(
-    parties: Sequence[PartyData],
+    parties: Mapping[str, Any] | Sequence[Any],
     *,
+    label: str | None = None,
+    score: str | Sequence[str] | None = None,
+    cluster: str | None = None,
+    positive: object = None,
+    percent: bool = False,
     study: Study | None = None,
-    metrics: Sequence[str] = ("auc",),
+    metrics: str | Sequence[str] = ("auc",),
     classes: Sequence[object] = (),
     group_column: str | None = None,
     minimum_group: int = DEFAULT_MINIMUM_SIZE,
@@ -79,12 +80,21 @@ def evaluate(
     Parameters
     ----------
     parties
-        One entry for each party: labels and scores, a `Table`, tables (or a file) that can be gone through more than
-        once, or `Counts` where the AUC alone is asked for. Models are the names of a table's scores.
+        One entry for each party, in a list or by its name: the path of a file (`fheval.counting.readers` lists which),
+        a frame of pandas, Polars, Arrow or DuckDB, a dictionary of arrays, labels and scores as a pair of arrays, a
+        `Table`, tables that can be gone through more than once, or `Counts` where the AUC alone is asked for. Models
+        are the names of a table's scores.
+    label, score, cluster
+        Columns of files and frames: the labels (or else "label" or "y"), the scores of one model or of several (or
+        else "score" or "s"), and what rows belong together, such as a patient, for `by_cluster`.
+    positive
+        The label that counts as 1, where labels are not 0 and 1 but, say, "yes" and "no".
+    percent
+        That scores are percentages, and to be divided by 100.
     study
         A whole `Study`, instead of all that follows up to `max_samples`.
     metrics
-        What is asked, such as "auc" or "f1@0.3".
+        What is asked, such as "auc" or "f1@0.3"; one or several.
     classes
         The labels of a multi-class task; none for labels 0 and 1.
     group_column
@@ -132,12 +142,26 @@ def evaluate(
     >>> result = fheval.evaluate(hospitals, protocol="paper-semi-honest", decision_points=11, grid="even")
     >>> round(result.auc, 5)
     0.88889
-    >>> result = fheval.evaluate(hospitals, metrics=["recall@0.5", "accuracy@0.5"])
+    >>> named = dict(zip(["north", "south", "east"], hospitals))
+    >>> result = fheval.evaluate(named, metrics=["recall@0.5", "accuracy@0.5"])
     >>> [round(row.value, 2) for row in result.results]
     [1.0, 0.83]
     """
-    if isinstance(parties, (str, bytes, Mapping)):
-        raise ConfigError("The parties come as a list, one entry of labels and scores for each. Leave their names out.")
+    models = (score,) if isinstance(score, str) else tuple(score or ())
+    if study is not None:
+        classes, group_column = study.classes, study.group_column
+        study = msgspec.structs.replace(study, models=models) if models else study
+        models = models or tuple(model for model in study.models if model != UNNAMED)
+    columns = TableColumns(
+        label=label,
+        models=models,
+        classes=tuple(str(each) for each in classes),
+        group=group_column,
+        cluster=cluster,
+        positive=None if positive is None else str(positive),
+        percent=percent,
+    )
+    data = named_parties(parties, columns)
     if study is None:
         if release == "curve" and not allow_curves:
             raise ConfigError(
@@ -146,42 +170,43 @@ def evaluate(
             )
         study = Study.of(
             least_rows_per_party=0,  # all rows are here anyway
-            metrics=tuple(metrics),
-            models=models_of(parties),
-            classes=tuple(str(each) for each in classes),
+            metrics=(metrics,) if isinstance(metrics, str) else tuple(metrics),
+            models=models_of(data.values()),
+            classes=columns.classes,
             group_column=group_column,
             minimum_group=minimum_group,
             interval=ci,
             replicates=replicates,
-            by_cluster=by_cluster,
+            by_cluster=by_cluster or cluster is not None,
             target_range=target_range,
             release="ratios" if release == "ratio" else release,
             protocol=protocol,
-            decision_points=decision_points,
+            decision_points=_grid_of(data.values()) if decision_points is None else decision_points,
             precision=precision,
             minimum_cohort=minimum_cohort,
             max_samples=max_samples,
             **options,
         )
-    return evaluate_study(study, parties, engine=engine, on_work=on_work)
+    return evaluate_study(study, data, engine=engine, on_work=on_work)
 
 
 def evaluate_study(
     study: Study,
-    parties: Sequence[PartyData],
+    parties: Mapping[str, PartyData] | Sequence[PartyData],
     *,
     engine: str | Engine | None = None,
     on_work: Callable[[str], None] | None = None,
 ) -> Result:
-    """One round of a study over these parties' data."""
+    """One round of a study over these parties' data; those without names are numbered."""
+    if not isinstance(parties, Mapping):
+        parties = {f"party-{number}": data for number, data in enumerate(parties, start=1)}
     if len(parties) < study.minimum_cohort:
         raise CohortTooSmall(
             f"There are {len(parties)} parties and the minimum cohort is {study.minimum_cohort}: a result would say "
             "too much about each. Add parties, or lower the minimum cohort if all of them agree."
         )
     watch, rng = Watch(on_work), SystemRandomness()
-    names = tuple(f"party-{number}" for number in range(1, len(parties) + 1))
-    data = dict(zip(names, parties, strict=True))
+    names = tuple(parties)
     leader = names[integer_below(rng, len(names))]
     chosen = engine if isinstance(engine, Engine) else load_engine(engine)
     protocol = PROTOCOLS[study.protocol]
@@ -196,9 +221,9 @@ def evaluate_study(
     round_ = fitting_round(groups)
     suppressed: Mapping[str, str] = {}
     if study.group_column is not None:
-        groups, suppressed = _decided_groups(study, data, leader, rng, watch)
+        groups, suppressed = _decided_groups(study, parties, leader, rng, watch)
         round_ = fitting_round(groups)
-    contributions, samples = _counted(study, groups, data, rng, watch)
+    contributions, samples = _counted(study, groups, parties, rng, watch)
     try:
         verdict = play(protocol, chosen, round_, contributions, rng, watch)
     except UndefinedMetric as error:
@@ -225,10 +250,8 @@ def count_share(
 
 def _auc_counts(data: PartyData, study: Study, name: str) -> Counts | None:
     """Counts at decision points, where they say everything that is asked for; None where rows must be looked at."""
-    (model,) = study.models
-    if isinstance(data, TableFile):
-        label = data.columns.label
-        return count_file(data.path, study.grid, label_column=label, score_column=model or None)
+    if isinstance(data, TableSource) and (data.columns.models or (UNNAMED,)) == study.models:
+        return data.count(study.grid)
     if isinstance(data, Counts):
         if data.grid != study.grid:
             raise ConfigError(f"The counts of {name} are on another grid than the round's. Count again on one grid.")
@@ -238,10 +261,15 @@ def _auc_counts(data: PartyData, study: Study, name: str) -> Counts | None:
     return None
 
 
+def _grid_of(parties: Iterable[PartyData]) -> Grid | None:
+    """The decision points at which a party has counted already, if any has."""
+    return next((data.grid for data in parties if isinstance(data, Counts)), None)
+
+
 def models_of(parties: Iterable[PartyData]) -> tuple[str, ...]:
     """The models of the first party that names any; every party must have them all."""
     for data in parties:
-        if isinstance(data, TableFile):
+        if isinstance(data, TableSource):
             return data.columns.models or (UNNAMED,)
         if not isinstance(data, Counts) and not (isinstance(data, tuple) and not isinstance(data[1], Mapping)):
             for table in tables_of(data, "The data"):

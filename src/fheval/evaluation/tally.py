@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fheval.counting import Column, Table
-from fheval.counting.chunks import first_bad_label, first_bad_score
+from fheval.counting.chunks import first_bad_label, first_bad_score, look_like_percentages
 from fheval.errors import ConfigError
 from fheval.metrics.fixed_point import Integers
 from fheval.metrics.registry import Histogram, OwnAuc
@@ -155,7 +155,11 @@ def binary_labels(table: Table) -> NDArray[np.uint8]:
     """Labels 0 and 1; anything else is refused."""
     column = table.labels
     if column.values.dtype.kind not in "biuf" and len(table):
-        raise table.refuse(column, 0, f"the label {column.values[0]!r} is neither 0 nor 1; name the classes")
+        raise table.refuse(
+            column,
+            0,
+            f"the label {str(column.values[0])!r} is neither 0 nor 1; say which is positive, or name the classes",
+        )
     bad = first_bad_label(column.values)
     if bad is not None:
         raise table.refuse(column, bad, f"the label {column.values[bad]} is neither 0 nor 1")
@@ -180,7 +184,8 @@ def binary_scores(table: Table, column: Column, study: Study) -> NDArray[np.floa
     bad = first_bad_score(scores, study.grid.score_range)
     if bad is not None:
         wanted = "[0, 1]" if study.grid.scores == "probability" else "the finite numbers"
-        raise table.refuse(column, bad, f"the score {scores[bad]} is outside {wanted}")
+        hint = "; the scores look like percentages" if look_like_percentages(scores) else ""
+        raise table.refuse(column, bad, f"the score {scores[bad]} is outside {wanted}{hint}")
     return scores
 
 
