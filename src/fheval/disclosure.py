@@ -290,8 +290,8 @@ def _system(
 def _ratio(name: str, cells: NDArray[np.int64]) -> float:
     """A metric's ratio for TP, FP, FN, TN."""
     reading = _reading(name)
-    # Positives, then negatives, of two bins.
-    table = cells[[0, 2, 1, 3]][None, :]
+    # Positives, then negatives, of two bins, and the one behind them.
+    table = np.append(cells[[0, 2, 1, 3]], 1)[None, :]
     products = reading.left.of_integers(table)[0].astype(np.float64) * reading.right.of_integers(table)[0]
     numerator = reading.form.numerator
     return float(products[:numerator].sum() / products[numerator:].sum())

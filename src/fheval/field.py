@@ -248,6 +248,11 @@ class LinearMap(msgspec.Struct, frozen=True, array_like=True, cache_hash=True):
         return mapped
 
     @property
+    def reach(self) -> int:
+        """How long a vector is at least that it maps."""
+        return int(self._places.max())
+
+    @property
     def _places(self) -> Integers:
         return _unpacked(self.places)
 

@@ -20,7 +20,7 @@ from protocols.rounds import Cast, a_round, auc_form, curve, layout_of, plain, p
 from protocols.statistics import looks_uniform
 
 RNG = SystemRandomness()
-DEFAULT = RoundedRelease.plan(2**47, 1e-4)
+DEFAULT = RoundedRelease.plan([2**47], 1e-4)
 CASES = [
     pytest.param(magnitude, precision, id=f"2^{magnitude.bit_length() - 1}-{precision}")
     for magnitude in (2, 2**12, 2**47, 2**61)
@@ -32,9 +32,9 @@ CASES = [
 
 
 def test_the_defaults_are_those_of_the_design() -> None:
-    assert (len(DEFAULT.primes), DEFAULT.spare_bits, DEFAULT.hiding_bits) == (4, 49, 15)
-    assert DEFAULT.noise == 2**20 * 2**47
-    assert DEFAULT.smallest == 2**7 * DEFAULT.noise * 10**4
+    assert (len(DEFAULT.primes), DEFAULT.scales[0].spare_bits, DEFAULT.hiding_bits) == (4, 49, 15)
+    assert DEFAULT.scales[0].noise == 2**20 * 2**47
+    assert DEFAULT.scales[0].smallest == 2**7 * DEFAULT.scales[0].noise * 10**4
     assert layout_of(a_round("padded", 3)).rounded == DEFAULT  # type: ignore[attr-defined]
 
 
@@ -44,17 +44,49 @@ def test_the_plan_takes_the_fewest_primes_that_hide_enough(
     magnitude: int, precision: float, kinds: int, lines: int
 ) -> None:
     denominators = [Denominator(kind, line) for kind in range(kinds) for line in range(lines)]
-    release = RoundedRelease.plan(magnitude, precision, denominators)
+    release = RoundedRelease.plan([magnitude] * len(denominators), precision, denominators)
     assert release.primes == plain_moduli(len(release.primes))
     needed = 6 * pi * sqrt(kinds) + (16 if lines > 1 else 0)
     # One prime fewer has 46 bits less to spare.
-    assert needed <= release.spare_bits < needed + 46
+    assert needed <= release.scales[0].spare_bits < needed + 46
     assert release.hiding_bits >= 6
+
+
+def test_counts_below_the_line_leave_more_room_than_products() -> None:
+    """An AUC and twenty metrics with a denominator each hide behind the primes of one AUC; products would not."""
+    release = RoundedRelease.plan([2**47, *[2**24] * 20], 1e-4)
+    assert release.primes == DEFAULT.primes
+    assert (release.scales[0].spare_bits, release.scales[1].spare_bits) == (49, 95)
+    assert release.hiding_bits >= 6
+    assert len(RoundedRelease.plan([2**47, *[2**48] * 20], 1e-4).primes) == 5
+
+
+def test_the_best_test_of_all_sizes_has_no_more_of_an_advantage_than_is_said() -> None:
+    """Twenty-one denominators or all twice as large: the likelihood ratio is right little more than by chance."""
+    release = RoundedRelease.plan([2**47, *[2**24] * 20], 1e-4)
+    kinds = [Denominator(kind) for kind in range(len(release.scales))]
+
+    def likelihood(sizes: Sequence[float], shift: float) -> float:
+        """Of the logarithms of K·den above K_0, as if den were 2^shift."""
+        places = [(size - shift) / scale.spare_bits for size, scale in zip(sizes, release.scales, strict=True)]
+        return prod(sin(pi * place) ** 2 if 0 < place < 1 else 0.0 for place in places)
+
+    def right(shift: float) -> bool:
+        drawn = release.draw(kinds, RNG)
+        sizes = [
+            log2(Fraction(one.scale, scale.smallest)) + shift for one, scale in zip(drawn, release.scales, strict=True)
+        ]
+        return (likelihood(sizes, 1) > likelihood(sizes, 0)) == bool(shift)
+
+    rounds = 400
+    rate = sum(right(number % 2) for number in range(rounds)) / rounds
+    # Four standard deviations of so many guesses.
+    assert rate < 0.5 + 0.5 / release.hiding_bits + 4 * 0.5 / sqrt(rounds)
 
 
 def test_a_precision_that_sixteen_primes_do_not_carry_is_refused() -> None:
     with pytest.raises(CapacityError, match="Choose a coarser precision"):
-        RoundedRelease.plan(2**47, 1e-200)
+        RoundedRelease.plan([2**47], 1e-200)
 
 
 # X and Z
@@ -69,21 +101,23 @@ def released(release: RoundedRelease, blinding: Blinding, num: int, den: int) ->
     """What the leader makes of X = K·num + b·den + e_1 and Z = K·den + e_2, modulo the primes."""
     x = blinding.scale * num + blinding.tilt * den + blinding.noise_x
     z = blinding.scale * den + blinding.noise_z
-    return release.fraction([x % prime for prime in release.primes], [z % prime for prime in release.primes])
+    return release.fraction(0, [x % prime for prime in release.primes], [z % prime for prime in release.primes])
 
 
 @pytest.mark.parametrize(("magnitude", "precision"), CASES)
 @pytest.mark.parametrize("num_is_zero", [True, False])
 @pytest.mark.parametrize("tilted", [-1, 0, 1])
 def test_the_extremes_do_not_wrap_around(magnitude: int, precision: float, num_is_zero: bool, tilted: int) -> None:
-    release = RoundedRelease.plan(magnitude, precision)
-    for scale in (release.smallest, (release.smallest << release.spare_bits) - 1):
+    release = RoundedRelease.plan([magnitude], precision)
+    for scale in (release.scales[0].smallest, (release.scales[0].smallest << release.scales[0].spare_bits) - 1):
         half = int(scale * release.precision / 2)
-        for noise in (0, release.noise - 1):
-            blinding = Blinding(scale=scale, tilt=tilted * half, noise_x=noise, noise_z=release.noise - 1 - noise)
+        for noise in (0, release.scales[0].noise - 1):
+            blinding = Blinding(
+                scale=scale, tilt=tilted * half, noise_x=noise, noise_z=release.scales[0].noise - 1 - noise
+            )
             num = 0 if num_is_zero else magnitude
             x = scale * num + tilted * half * magnitude + noise
-            z = scale * magnitude + release.noise - 1 - noise
+            z = scale * magnitude + release.scales[0].noise - 1 - noise
             assert max(abs(x), z) < prod(release.primes)
             assert released(release, blinding, num, magnitude) == Fraction(x, z)
 
@@ -91,7 +125,7 @@ def test_the_extremes_do_not_wrap_around(magnitude: int, precision: float, num_i
 def test_two_octaves_more_would_wrap_around() -> None:
     """The test above can fail: the spare bits are all that there is room for."""
     for octaves, right in ((0, True), (2, False)):
-        scale = (DEFAULT.smallest << DEFAULT.spare_bits + octaves) - 1
+        scale = (DEFAULT.scales[0].smallest << DEFAULT.scales[0].spare_bits + octaves) - 1
         blinding = Blinding(scale=scale, tilt=0, noise_x=0, noise_z=0)
         assert (released(DEFAULT, blinding, 2**45, 2**47) == Fraction(1, 4)) is right
 
@@ -110,7 +144,7 @@ def ratios(draw: st.DrawFn) -> tuple[int, float, int, int]:
 @settings(max_examples=150)
 def test_the_ratio_is_within_half_the_precision_and_its_noise(case: tuple[int, float, int, int]) -> None:
     magnitude, precision, num, den = case
-    release = RoundedRelease.plan(magnitude, precision)
+    release = RoundedRelease.plan([magnitude], precision)
     found = released(release, draw_one(release), num, den)
     assert found is not None
     width = Fraction(str(precision))
@@ -129,7 +163,7 @@ def test_the_rounding_is_really_there() -> None:
 def test_a_denominator_of_zero_gives_no_ratio() -> None:
     for _ in range(50):
         assert released(DEFAULT, draw_one(DEFAULT), 0, 0) is None
-    largest = Blinding(scale=DEFAULT.smallest, tilt=0, noise_x=0, noise_z=DEFAULT.noise - 1)
+    largest = Blinding(scale=DEFAULT.scales[0].smallest, tilt=0, noise_x=0, noise_z=DEFAULT.scales[0].noise - 1)
     assert released(DEFAULT, largest, 0, 0) is None
     assert released(DEFAULT, largest, 1, 2) is not None
 
@@ -144,12 +178,12 @@ def hann(position: float) -> float:
 
 def test_k_has_smooth_ends_and_the_rest_is_uniform() -> None:
     drawn = [draw_one(DEFAULT) for _ in range(3000)]
-    octaves = [log2(Fraction(each.scale, DEFAULT.smallest)) for each in drawn]
-    assert looks_uniform([hann(octave / DEFAULT.spare_bits) for octave in octaves], 0, 1)
+    octaves = [log2(Fraction(each.scale, DEFAULT.scales[0].smallest)) for each in drawn]
+    assert looks_uniform([hann(octave / DEFAULT.scales[0].spare_bits) for octave in octaves], 0, 1)
     assert looks_uniform([octave % 1 for octave in octaves], 0, 1)
     assert looks_uniform([float(Fraction(each.tilt, each.scale)) for each in drawn], -0.45e-4, 0.45e-4)
-    assert looks_uniform([each.noise_x / DEFAULT.noise for each in drawn], 0, 1)
-    assert looks_uniform([each.noise_z / DEFAULT.noise for each in drawn], 0, 1)
+    assert looks_uniform([each.noise_x / DEFAULT.scales[0].noise for each in drawn], 0, 1)
+    assert looks_uniform([each.noise_z / DEFAULT.scales[0].noise for each in drawn], 0, 1)
     for values in zip(*((e.scale, e.tilt, e.noise_x, e.noise_z) for e in drawn), strict=True):
         assert len(set(values)) == 3000
 
@@ -162,13 +196,13 @@ def test_the_tests_of_k_notice_other_densities() -> None:
 
 
 def test_k_ends_where_the_plan_says() -> None:
-    lined = [Denominator(0, line) for line in range(2000)]
-    for release, denominators in ((DEFAULT, [Denominator(kind) for kind in range(2000)]), (LINED, lined)):
+    lined, kinds = ([Denominator(0, line) for line in range(2000)], [Denominator(kind) for kind in range(500)])
+    for release, denominators in ((RoundedRelease.plan([2**47] * 500, 1e-4), kinds), (LINED, lined)):
         for each in release.draw(denominators, RNG):
-            assert release.smallest <= each.scale < release.smallest << release.spare_bits
+            assert release.scales[0].smallest <= each.scale < release.scales[0].smallest << release.scales[0].spare_bits
 
 
-LINED = RoundedRelease.plan(2**47, 1e-4, [Denominator(kind, line) for kind in range(2) for line in range(3)])
+LINED = RoundedRelease.plan([2**47] * 6, 1e-4, [Denominator(kind, line) for kind in range(2) for line in range(3)])
 
 
 def test_numbers_with_one_denominator_share_its_scale_and_their_z() -> None:
@@ -232,12 +266,12 @@ def pair(num: int, den: int) -> tuple[list[int], list[int]]:
 def test_a_ratio_that_the_form_cannot_have_is_refused(form: Form, num: int, den: int, fine: bool) -> None:
     for _ in range(20):
         if fine:
-            found = DEFAULT.ratio(form, *pair(num, den))
+            found = DEFAULT.ratio(form, 0, *pair(num, den))
             assert found is not None
             assert abs(found - Fraction(num, den)) < Fraction(1, 10**4)
         else:
             with pytest.raises(VerificationFailed):
-                DEFAULT.ratio(form, *pair(num, den))
+                DEFAULT.ratio(form, 0, *pair(num, den))
 
 
 def test_the_aggregator_releases_these_two_numbers_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:

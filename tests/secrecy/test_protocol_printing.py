@@ -96,7 +96,7 @@ def test_secret_maps_print_nothing() -> None:
 
 
 def test_blinding_prints_nothing() -> None:
-    (drawn,) = RoundedRelease.plan(2**47, 1e-4).draw([Denominator(0)], RNG)
+    (drawn,) = RoundedRelease.plan([2**47], 1e-4).draw([Denominator(0)], RNG)
     assert_silent(all_of(drawn), drawn.scale, drawn.tilt, drawn.noise_x, drawn.noise_z)
 
 

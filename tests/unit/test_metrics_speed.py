@@ -60,7 +60,7 @@ def aggregator_work(batch: Batch) -> Callable[[], float]:
         secrets,
         layout.primes,
         layout.plan,
-        [layout.factors(*each) for each in zip(values, layout.primes, strict=True)],
+        [layout.factors(*each, pads=True) for each in zip(values, layout.primes, strict=True)],
     )
     pads = wire.encode(PadSums(round=round_.id, sender=names[0], roster=names, ciphertexts=sealed))
     upload = padding.pack(values)
@@ -93,27 +93,33 @@ def test_what_fits_one_ciphertext_costs_the_aggregator_little_more_than_one_eval
     assert all_ / one <= 1.9
 
 
-# Twenty metrics at a threshold, with one denominator for each kind.
-AT_THRESHOLDS = [
-    f"{name}@{threshold}"
-    for name in ("accuracy", "recall", "specificity", "balanced-accuracy")
-    for threshold in (0.1, 0.2, 0.3, 0.4, 0.6)
-]
+# Twenty metrics at a threshold: with one denominator for all thresholds, and with one for each.
+TWENTIES = {
+    "few-denominators": ("accuracy", "recall", "specificity", "balanced-accuracy"),
+    "many-denominators": ("precision", "f1", "npv", "recall"),
+    "as-many-as-can-be": ("precision", "f1", "npv", "f2"),
+}
 
 
-def test_twenty_metrics_more_cost_a_party_the_upload_of_one_auc() -> None:
+def twenty(names: tuple[str, ...]) -> list[str]:
+    return [f"{name}@{threshold}" for name in names for threshold in (0.1, 0.2, 0.3, 0.4, 0.6)]
+
+
+@pytest.mark.parametrize("names", TWENTIES.values(), ids=TWENTIES)
+def test_twenty_metrics_more_cost_a_party_the_upload_of_one_auc(names: tuple[str, ...]) -> None:
     rng = np.random.default_rng(0)
     parties = [(rng.integers(0, 2, 50), rng.random(50)) for _ in range(3)]
     engine = ClearEngine()
-    one, many = (evaluate(parties, metrics=each, engine=engine).bytes for each in (["auc"], ["auc", *AT_THRESHOLDS]))
+    one, many = (evaluate(parties, metrics=each, engine=engine).bytes for each in (["auc"], ["auc", *twenty(names)]))
     assert many["party_upload"] <= 1.05 * one["party_upload"]
     assert many["leader_upload"] <= 1.05 * one["leader_upload"]
     assert many["result"] <= 1.05 * one["result"]
 
 
 @pytest.mark.slow
-def test_twenty_metrics_more_cost_the_aggregator_little() -> None:
-    one, many = (aggregator_work(Study.of(metrics=each).batch()) for each in (["auc"], ["auc", *AT_THRESHOLDS]))
+@pytest.mark.parametrize("names", TWENTIES.values(), ids=TWENTIES)
+def test_twenty_metrics_more_cost_the_aggregator_little(names: tuple[str, ...]) -> None:
+    one, many = (aggregator_work(Study.of(metrics=each).batch()) for each in (["auc"], ["auc", *twenty(names)]))
     one(), many()
     times = [(one(), many()) for _ in range(REPEATS)]
     alone, together = (median(each) for each in zip(*times, strict=True))

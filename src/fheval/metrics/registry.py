@@ -4,7 +4,7 @@ Every metric is defined as in scikit-learn, on the pooled data. Where a threshol
 strictly above it, as in counting at decision points. Where scikit-learn warns and puts in a number for 0/0, the metric
 is undefined here.
 
-A linear count is made bilinear by a second factor that cancels: a/b is released as (a·b)/(b·b).
+A ratio of counts is made one of products by a factor that is always one: a/b is released as (a·1)/(b·1).
 """
 
 from __future__ import annotations
@@ -181,12 +181,13 @@ class Ratio:
 
 
 class Cells(NamedTuple):
-    """The cells of a confusion matrix."""
+    """The cells of a confusion matrix, and a one to multiply them by."""
 
     tp: LinearMap
     fp: LinearMap
     fn: LinearMap
     tn: LinearMap
+    one: LinearMap
 
     @property
     def positives(self) -> LinearMap:
@@ -206,7 +207,13 @@ class Columns:
 
     def __init__(self, statistics: Sequence[Statistic]) -> None:
         starts = accumulate((statistic.width for statistic in statistics), initial=0)
-        self._starts: dict[Statistic, int] = dict(zip(statistics, starts, strict=False))
+        *firsts, self._width = starts
+        self._starts: dict[Statistic, int] = dict(zip(statistics, firsts, strict=True))
+
+    @property
+    def one(self) -> LinearMap:
+        """The constant that every line has behind its last number."""
+        return LinearMap.stretches([self._width], [self._width + 1])
 
     def of(self, statistic: Statistic) -> LinearMap:
         """All integers of a statistic, a row each."""
@@ -257,7 +264,8 @@ class Columns:
             [first, first + bins, above, above + bins],
             [above, above + bins, first + bins, first + 2 * bins],
         )
-        return Cells(*(LinearMap.stretches([start], [stop]) for start, stop in zip(starts, stops, strict=True)))
+        tp, fp, fn, tn = (LinearMap.stretches([start], [stop]) for start, stop in zip(starts, stops, strict=True))
+        return Cells(tp, fp, fn, tn, self.one)
 
     @property
     def _histogram(self) -> tuple[int, int]:
@@ -374,9 +382,9 @@ def _share(name: str, part_and_whole: Callable[[Cells], Product], undefined: str
 
     def ratio(cells: Cells) -> Ratio:
         part, whole = part_and_whole(cells)
-        return Ratio([(part, whole)], [(whole, whole)])
+        return Ratio([(part, cells.one)], [(whole, cells.one)])
 
-    return _at_threshold(name, ratio, lambda n: n * n, undefined)
+    return _at_threshold(name, ratio, lambda n: n, undefined)
 
 
 def _mean_loss(name: Loss, largest: int) -> Metric:
@@ -385,8 +393,8 @@ def _mean_loss(name: Loss, largest: int) -> Metric:
 
     return Metric(
         name,
-        lambda columns, inputs: _mean(columns.of(counted(inputs))),
-        lambda n: largest * n * n << BITS,
+        lambda columns, inputs: _mean(columns.of(counted(inputs)), columns.one),
+        lambda n: largest * n << BITS,
         _NO_SAMPLES,
         lambda _: Finisher(resolution=RESOLUTION),
         largest == 1,
@@ -398,8 +406,8 @@ def _mean_loss(name: Loss, largest: int) -> Metric:
 
 def _of_errors(
     name: str,
-    ratio: Callable[[LinearMap], Ratio],
-    bits: int,
+    ratio: Callable[[LinearMap, LinearMap], Ratio],
+    bound: Callable[[int], int],
     undefined: str,
     finish: Callable[[Inputs], Finisher],
     *,
@@ -407,8 +415,8 @@ def _of_errors(
 ) -> Metric:
     return Metric(
         name,
-        lambda columns, inputs: ratio(columns.of(Errors(*inputs.targets))),
-        lambda n: n * n << bits,
+        lambda columns, inputs: ratio(columns.of(Errors(*inputs.targets)), columns.one),
+        bound,
         undefined,
         finish,
         proper,
@@ -422,10 +430,10 @@ def _f(name: str, found: int, missed: int, called: int) -> Metric:
 
     def ratio(cells: Cells) -> Ratio:
         part = found * cells.tp
-        return Ratio([(part, cells.samples)], [(part + missed * cells.fn + called * cells.fp, cells.samples)])
+        return Ratio([(part, cells.one)], [(part + missed * cells.fn + called * cells.fp, cells.one)])
 
     undefined = "no sample is positive and none scores above the threshold"
-    return _at_threshold(name, ratio, lambda n: found * n * n, undefined)
+    return _at_threshold(name, ratio, lambda n: found * n, undefined)
 
 
 def _odds(name: str, num: Callable[[Cells], Product], den: Callable[[Cells], Product], undefined: str) -> Metric:
@@ -450,7 +458,7 @@ def _net_benefit(columns: Columns, inputs: Inputs) -> Ratio:
     if units >= UNITS:
         raise ConfigError("Nothing scores above 1: a net benefit has no meaning there. Use a lower threshold.")
     won = (UNITS - units) * cells.tp + units * (cells.samples - cells.fp)
-    return Ratio([(won, cells.samples)], [(UNITS * cells.samples, cells.samples)])
+    return Ratio([(won, cells.one)], [(UNITS * cells.samples, cells.one)])
 
 
 def _benefit_of(inputs: Inputs) -> Finisher:
@@ -463,9 +471,8 @@ def _predicted(inputs: Inputs) -> Predicted:
 
 
 def _observed_expected(columns: Columns, inputs: Inputs) -> Ratio:
-    positives, negatives, expected = (columns.of(_predicted(inputs))[row] for row in range(3))
-    samples = positives + negatives
-    return Ratio([(UNITS * positives, samples)], [(expected, samples)])
+    positives, _, expected = (columns.of(_predicted(inputs))[row] for row in range(3))
+    return Ratio([(UNITS * positives, columns.one)], [(expected, columns.one)])
 
 
 def _scaled_brier(columns: Columns, inputs: Inputs) -> Ratio:
@@ -485,12 +492,12 @@ def _calibrated(stretch: int) -> tuple[Metric, Metric]:
         def ratio(columns: Columns, inputs: Inputs) -> Ratio:
             every = columns.of(counted(inputs))
             samples, part = every[stretch], every[row * CALIBRATION_BINS + stretch]
-            return Ratio([(part, samples)], [((1 << bits) * samples, samples)])
+            return Ratio([(part, columns.one)], [((1 << bits) * samples, columns.one)])
 
         return Metric(
             f"{name}:{stretch + 1}",
             ratio,
-            lambda n: n * n << bits,
+            lambda n: n << bits,
             "no sample is in this stretch of probability",
             lambda _: Finisher(resolution=2.0**-bits if bits else 0.0),
             statistics=lambda inputs: (counted(inputs),),
@@ -506,18 +513,17 @@ def _both_rates(cells: Cells, twice: int) -> Ratio:
     return Ratio([(cells.tp, q), (cells.tn, p)], [(p, twice * q)])
 
 
-def _mean(counted: LinearMap) -> Ratio:
+def _mean(counted: LinearMap, one: LinearMap) -> Ratio:
     samples, total = counted[0], counted[1]
-    return Ratio([(total, samples)], [(samples, UNITS * samples)])
+    return Ratio([(total, one)], [(UNITS * samples, one)])
 
 
-def _mean_square(counted: LinearMap) -> Ratio:
+def _mean_square(counted: LinearMap, one: LinearMap) -> Ratio:
     samples, high, low = counted[0], counted[2], counted[3]
-    fine = UNITS * samples
-    return Ratio([(high, fine), (low, samples)], [(fine, fine)])
+    return Ratio([(high, UNITS * one), (low, one)], [(UNITS * samples, UNITS * one)])
 
 
-def _unexplained(counted: LinearMap) -> Ratio:
+def _unexplained(counted: LinearMap, _one: LinearMap) -> Ratio:
     """n·Σe² over n·Σy² − (Σy)²."""
     samples, _, high, low, total, total_high, total_low = (counted[row] for row in range(len(counted)))
     fine = UNITS * samples
@@ -561,13 +567,16 @@ class BeyondChance(Finisher):
 
 
 def _among_parties(
-    name: str, ratio: Callable[[LinearMap], Ratio], bits: int, finish: Callable[[Inputs], Finisher]
+    name: str,
+    ratio: Callable[[LinearMap, LinearMap], Ratio],
+    bound: Callable[[int], int],
+    finish: Callable[[Inputs], Finisher],
 ) -> Metric:
     """A number about the parties' own AUCs, each weighted by one over its variance."""
     return Metric(
         name,
-        lambda columns, inputs: ratio(columns.of(OwnAuc(inputs.grid))),
-        lambda n: n * n << bits,
+        lambda columns, inputs: ratio(columns.of(OwnAuc(inputs.grid)), columns.one),
+        bound,
         "no party has two samples of each class",
         finish,
         histogram="grid",
@@ -575,8 +584,8 @@ def _among_parties(
     )
 
 
-def _weighted_mean(own: LinearMap) -> Ratio:
-    return Ratio([(own[2], own[1])], [(_AUC_UNITS * own[1], own[1])])
+def _weighted_mean(own: LinearMap, one: LinearMap) -> Ratio:
+    return Ratio([(own[2], one)], [(_AUC_UNITS * own[1], one)])
 
 
 def _about_the_mean(own: LinearMap) -> list[Product]:
@@ -584,11 +593,11 @@ def _about_the_mean(own: LinearMap) -> list[Product]:
     return [(own[3], own[1]), (-own[2], own[2])]
 
 
-def _spread(own: LinearMap) -> Ratio:
+def _spread(own: LinearMap, _one: LinearMap) -> Ratio:
     return Ratio(_about_the_mean(own), [(_AUC_UNITS * own[1], _AUC_UNITS * own[1])])
 
 
-def _beyond_chance(own: LinearMap) -> Ratio:
+def _beyond_chance(own: LinearMap, _one: LinearMap) -> Ratio:
     squares = _about_the_mean(own)
     return Ratio(squares, [*squares, (_AUC_UNITS**2 * own[0], own[1])])
 
@@ -650,7 +659,7 @@ _ENTRIES = (
     Metric(
         "net-benefit",
         _net_benefit,
-        lambda n: n * n << BITS,
+        lambda n: n << BITS,
         _NO_SAMPLES,
         _benefit_of,
         histogram="threshold",
@@ -659,7 +668,7 @@ _ENTRIES = (
     Metric(
         "o/e",
         _observed_expected,
-        lambda n: n * n << BITS,
+        lambda n: n << BITS,
         "no risk was predicted for anyone",
         lambda _: Finisher(resolution=RESOLUTION),
         proper=False,
@@ -676,9 +685,14 @@ _ENTRIES = (
         statistics=lambda inputs: (_predicted(inputs), Losses("brier", inputs.grid.scores == "logit")),
         probabilities=True,
     ),
-    _among_parties("auc-mean", _weighted_mean, 32, lambda _: Finisher(resolution=1 / _AUC_UNITS)),
-    _among_parties("auc-spread", _spread, 48, lambda _: Finisher(root=True)),
-    _among_parties("auc-i2", _beyond_chance, 49, lambda inputs: BeyondChance(parties=max(inputs.parties, 1))),
+    _among_parties("auc-mean", _weighted_mean, lambda n: n << 24, lambda _: Finisher(resolution=1 / _AUC_UNITS)),
+    _among_parties("auc-spread", _spread, lambda n: n * n << 48, lambda _: Finisher(root=True)),
+    _among_parties(
+        "auc-i2",
+        _beyond_chance,
+        lambda n: n * n << 49,
+        lambda inputs: BeyondChance(parties=max(inputs.parties, 1)),
+    ),
     *(metric for stretch in range(CALIBRATION_BINS) for metric in _calibrated(stretch)),
     _mean_loss("brier", 1),
     _mean_loss("log-loss", LARGEST_LOG_LOSS),
@@ -692,25 +706,25 @@ _ENTRIES = (
     ),
     Metric(
         "mean",
-        lambda columns, inputs: _mean(columns.of(Values(*inputs.targets))),
-        lambda n: n * n << BITS,
+        lambda columns, inputs: _mean(columns.of(Values(*inputs.targets)), columns.one),
+        lambda n: n << BITS,
         _NO_SAMPLES,
         lambda inputs: replace(_within_targets(inputs), offset=inputs.targets[0], resolution=RESOLUTION),
         statistics=lambda inputs: (Values(*inputs.targets),),
         targets=True,
     ),
-    _of_errors("mae", _mean, BITS, _NO_SAMPLES, _within_targets),
+    _of_errors("mae", _mean, lambda n: n << BITS, _NO_SAMPLES, _within_targets),
     _of_errors(
         "rmse",
         _mean_square,
-        2 * BITS,
+        lambda n: n << 2 * BITS,
         _NO_SAMPLES,
         lambda inputs: replace(_within_targets(inputs), root=True),
     ),
     _of_errors(
         "r2",
         _unexplained,
-        2 * BITS,
+        lambda n: n * n << 2 * BITS,
         "all true values are equal, or there are none",
         lambda _: Finisher(offset=1.0, scale=-1.0),
         proper=False,

@@ -113,7 +113,7 @@ class SlotLayout:
         together = max(1, MOST_CIPHERTEXTS // sum(self.plan.ciphertexts))
         return [slice(first, first + together) for first in range(0, len(self.primes), together)]
 
-    def factors(self, uploaded: Residues, prime: int) -> Factors:  # noqa: ARG002 (the same for all primes)
+    def factors(self, uploaded: Residues, prime: int, *, pads: bool) -> Factors:  # noqa: ARG002 (the same for all)
         """The factors of all products, from a sum of uploads or of pads: here those on the left, then on the right."""
         left, right = np.split(uploaded, 2)
         return left, right
@@ -130,17 +130,17 @@ class Layout(SlotLayout):
     batch: Batch
     rounded: RoundedRelease | None
 
-    def factors(self, uploaded: Residues, prime: int) -> Factors:
-        return self.batch.factors_modulo(uploaded, prime)
+    def factors(self, uploaded: Residues, prime: int, *, pads: bool) -> Factors:
+        return self.batch.factors_modulo(uploaded, prime, one=0 if pads else 1)
 
     @classmethod
     def of(cls, round_: Round) -> Layout:
         """Lay a round out; refuses, before anyone sends anything, what would not fit."""
-        magnitude = max(form.bound for form in round_.forms)
+        bounds = [form.bound for form in round_.forms]
         if round_.precision is None:
-            rounded, primes = None, exact_primes(magnitude)
+            rounded, primes = None, exact_primes(max(bounds))
         else:
-            rounded = RoundedRelease.plan(magnitude, round_.precision, round_.denominators)
+            rounded = RoundedRelease.plan(bounds, round_.precision, round_.denominators)
             primes = rounded.primes
         if round_.batch is None:
             raise LocalProtocolError("A round of counts has no ratios to lay out.")
@@ -267,7 +267,10 @@ class Aggregator(base.Aggregator):
     def factors(self) -> list[Factors]:
         """Step 4: the factors of all products, of the padded sum Y, for each prime."""
         totals = self.uploads.totals(self.layout.primes)
-        return [self.layout.factors(total, prime) for total, prime in zip(totals, self.layout.primes, strict=True)]
+        return [
+            self.layout.factors(total, prime, pads=False)
+            for total, prime in zip(totals, self.layout.primes, strict=True)
+        ]
 
     def draw_blinding(self) -> list[tuple[Residues, list[int]]]:
         """Step 5: the weights of all stretches and the offsets of all groups, for each prime."""
@@ -305,7 +308,7 @@ def leader_answer(
     sums = padding.leader_pad_sums(round_, secrets, notice.roster, notice.nonces, layout.primes, layout.uploaded)
     chosen = layout.parts[part]
     primes, keys = layout.primes[chosen], replace(secrets, keys=secrets.keys[chosen])
-    factors = [layout.factors(total, prime) for total, prime in zip(sums[chosen], primes, strict=True)]
+    factors = [layout.factors(total, prime, pads=True) for total, prime in zip(sums[chosen], primes, strict=True)]
     ciphertexts = padding.leader_encrypt(engine, keys, primes, layout.plan, factors)
     return PadSums(round=round_.id, sender=me, roster=notice.roster, ciphertexts=ciphertexts)
 
@@ -343,7 +346,10 @@ def leader_open(
     if layout.rounded is None:
         ratios = [_exact(form, layout.primes, x, z) for form, (x, z) in zip(round_.forms, pairs, strict=True)]
     else:
-        ratios = [layout.rounded.ratio(form, x, z) for form, (x, z) in zip(round_.forms, pairs, strict=True)]
+        ratios = [
+            layout.rounded.ratio(form, below.kind, x, z)
+            for form, below, (x, z) in zip(round_.forms, round_.denominators, pairs, strict=True)
+        ]
     if all(ratio is None for ratio in ratios):
         raise UndefinedMetric
     hiding_bits = layout.rounded.hiding_bits if layout.rounded else None

@@ -135,7 +135,7 @@ def parameters(round_: Round) -> Parameters:
 
 def exponents(round_: Round) -> tuple[int, int]:
     """The range of c, as exponents: as wide as the parameters carry."""
-    return blinding_exponents(CKKS_PAPER, the_form(round_).bound, FACTOR_BITS)
+    return blinding_exponents(CKKS_PAPER, round_.bound_of_factors, FACTOR_BITS)
 
 
 def soundness_bits(decision_points: int, splits: int) -> float:

@@ -79,7 +79,7 @@ def parameters(round_: Round) -> Parameters:
 def exponents(round_: Round) -> tuple[int, int]:
     """The range of c, as exponents: as wide as the parameters carry while one class only still shows as den = 0."""
     noise = ZERO_NOISE * max(round_.max_samples, FEWEST_SAMPLES) * sqrt(len(round_.parties))
-    return blinding_exponents(CKKS_PAPER, the_form(round_).bound, zero_noise=noise)
+    return blinding_exponents(CKKS_PAPER, round_.bound_of_factors, zero_noise=noise)
 
 
 def the_form(round_: Round) -> Form:

@@ -13,7 +13,9 @@ Why that hides everything else. For a guess (num', den') the values of K that fi
 pairs (b, e_1) that fit X number E/den' out of K·q·E, which is the likelihood 1/(Z·q) whatever the guess is, as long as
 num'/den' is within q/2 of X/Z. E = 2^20·den_max makes these counts large: without the noise, den' | Z would test any
 guess. K_0 = 2^7·E/p keeps the noise below the last digit even for the smallest den. So X says nothing, and Z says where
-log K + log den lies: a guess that is wrong by s octaves is one for which log K was shifted by s.
+log K + log den lies: a guess that is wrong by s octaves is one for which log K was shifted by s. Above K_0·den_max the
+primes leave W octaves for log K, the more the smaller den_max is: of 2^24 samples a denominator that is a count has
+W = 96 with four primes, one that is a product of two has 49.
 
 Over one number a uniform log K would do. Over a whole round it does not: the ends of its range show, the sooner the
 more draws there are. So log K has smooth ends: over W octaves its density is (2/W)·sin²(π·u), u from 0 to 1, the one
@@ -22,9 +24,10 @@ that a shift changes least. Between it and itself shifted by s = v·W octaves li
     ρ = ∫√(f·f') = (1 − v)·cos(πv) + sin(πv)/π ≥ 1 − π²v²/2,
 
 affinities of independent draws multiply, and no test tells two views of affinity ρ apart with an advantage of more than
-√(1 − ρ²). So for k independent draws, each shifted by s octaves or less, the advantage is at most π·√k·s/W.
+√(1 − ρ²). So for independent draws from W_1, W_2, … octaves, each shifted by s or less, the advantage is at most
+π·s·√(Σ 1/W_i²).
 
-That leaves k, which is how many scales are drawn:
+That leaves how many scales are drawn:
 - Numbers with one denominator, such as a recall at several thresholds, share K and e_2. They have the same Z, and it
   tells once what it tells.
 - Resamples have denominators of their own that are nearly those of the data. Were each blinded afresh, two hundred of
@@ -32,10 +35,10 @@ That leaves k, which is how many scales are drawn:
   and all its lines draw theirs from that scale on, over W_l = 16 more. A guess about the data shifts the common scale;
   what lines scatter about it, a few hundredths of an octave for a hundred positives, is left to their own draws.
 
-`hiding_bits` is W_c/(π·√k), k the kinds of denominators in the round: a guess about them that is wrong by s octaves is
-told from the truth with an advantage of at most s/hiding_bits, and the plan takes as many primes as leave six. Lines
-that are shifted by t octaves from where the common scale leaves them add Σt²/W_l² under the root; no guess names these,
-since they depend on the parties' weights.
+`hiding_bits` is 1/(π·√(Σ 1/W_c²)) over the kinds of denominators in the round: a guess about them that is wrong by s
+octaves is told from the truth with an advantage of at most s/hiding_bits, and the plan takes as many primes as leave
+six. Lines that are shifted by t octaves from where the common scale leaves them add Σt²/W_l² under the root; no guess
+names these, since they depend on the parties' weights.
 
 An exact release multiplies num and den by one unit of each field: everything but the fraction is hidden perfectly.
 """
@@ -63,60 +66,72 @@ MOST_PRIMES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundedRelease:
-    """The public numbers of a rounded release for forms up to one magnitude, and for so many kinds of denominators."""
+class Scale:
+    """What blinds the ratios with one kind of denominator: E, K_0, and W, the octaves above it."""
 
-    precision: Fraction
     noise: int
     smallest: int
     spare_bits: int
+
+    @classmethod
+    def of(cls, bound: int, precision: Fraction, modulus: int) -> Scale:
+        """For num and den up to `bound`, where X and Z are known modulo `modulus`."""
+        noise = bound << NOISE_BITS
+        smallest = ceil((noise << NOISE_MARGIN_BITS) / precision)
+        # X and Z stay below K·den·(1 + p/2) + E; the lift leaves K·den·p below zero, more than X can take.
+        largest = (modulus - noise) / (bound * (1 + 2 * precision))
+        return cls(noise=noise, smallest=smallest, spare_bits=(int(largest) // smallest).bit_length() - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundedRelease:
+    """The public numbers of a rounded release: primes, and a scale for each kind of denominator.
+
+    Where there are `lines`, they share the scale of their kind.
+    """
+
+    precision: Fraction
     primes: tuple[int, ...]
-    kinds: int = 1
+    scales: tuple[Scale, ...]
     lines: bool = False
 
     @classmethod
     def plan(
-        cls, magnitude: int, precision: float, denominators: Sequence[Denominator] = (Denominator(0),)
+        cls, bounds: Sequence[int], precision: float, denominators: Sequence[Denominator] | None = None
     ) -> RoundedRelease:
-        """Take the fewest primes that hide the denominators.
+        """Take the fewest primes that hide the denominators, one for each of the bounds; by default each is a kind.
 
-        >>> release = RoundedRelease.plan(2**47, 1e-4)
-        >>> len(release.primes), release.spare_bits, release.hiding_bits
+        >>> release = RoundedRelease.plan([2**47], 1e-4)
+        >>> len(release.primes), release.scales[0].spare_bits, release.hiding_bits
         (4, 49, 15)
         """
-        kinds, lines = len({each.kind for each in denominators}), any(each.line for each in denominators)
+        largest: dict[int, int] = {}
+        chosen = [Denominator(kind) for kind in range(len(bounds))] if denominators is None else denominators
+        for bound, each in zip(bounds, chosen, strict=True):
+            largest[each.kind] = max(bound, largest.get(each.kind, 0))
         width = Fraction(str(precision))
-        noise = magnitude << NOISE_BITS
-        smallest = ceil((noise << NOISE_MARGIN_BITS) / width)
         for count in range(1, MOST_PRIMES + 1):
             primes = plain_moduli(count)
-            # X and Z stay below K·den·(1 + p/2) + E; the lift leaves K·den·p below zero, more than X can take.
-            largest = (prod(primes) - noise) / (magnitude * (1 + 2 * width))
-            spare = (int(largest) // smallest).bit_length() - 1
-            if spare - LINE_BITS * lines >= LEAST_HIDING_BITS * pi * sqrt(kinds):
-                return cls(
-                    precision=width,
-                    noise=noise,
-                    smallest=smallest,
-                    spare_bits=spare,
-                    primes=primes,
-                    kinds=kinds,
-                    lines=lines,
-                )
+            scales = tuple(Scale.of(largest[kind], width, prod(primes)) for kind in range(len(largest)))
+            release = cls(precision=width, primes=primes, scales=scales, lines=any(each.line for each in chosen))
+            if release.hiding_bits >= LEAST_HIDING_BITS:
+                return release
         raise CapacityError(
-            f"A precision of {precision} for {kinds} kinds of numbers up to 2^{magnitude.bit_length()} needs more than "
-            f"{MOST_PRIMES} primes. Choose a coarser precision, fewer numbers or a smaller max_samples."
+            f"A precision of {precision} for {len(largest)} kinds of numbers up to 2^{max(bounds).bit_length()} needs "
+            f"more than {MOST_PRIMES} primes. Choose a coarser precision, fewer numbers or a smaller max_samples."
         )
 
-    @property
-    def common_bits(self) -> int:
+    def common_bits(self, kind: int) -> int:
         """W_c: how many octaves a kind's common scale is drawn from."""
-        return self.spare_bits - LINE_BITS * self.lines
+        return self.scales[kind].spare_bits - LINE_BITS * self.lines
 
     @property
     def hiding_bits(self) -> int:
-        """What hides the denominators of the whole round: W_c/(π·√k)."""
-        return int(self.common_bits / (pi * sqrt(self.kinds)))
+        """What hides the denominators of the whole round: 1/(π·√(Σ 1/W_c²)), or 0 where some kind has no room."""
+        widths = [self.common_bits(kind) for kind in range(len(self.scales))]
+        if min(widths) < 1:
+            return 0
+        return int(1 / (pi * sqrt(sum(1 / width**2 for width in widths))))
 
     @property
     def digits(self) -> int:
@@ -131,32 +146,33 @@ class RoundedRelease:
         drawn = []
         for each in denominators:
             if each not in scales:
+                public = self.scales[each.kind]
                 if each.kind not in common:
-                    common[each.kind] = smooth_log_integer(rng, self.smallest, self.common_bits)
+                    common[each.kind] = smooth_log_integer(rng, public.smallest, self.common_bits(each.kind))
                 start = common[each.kind]
                 scale = smooth_log_integer(rng, start, LINE_BITS) if self.lines else start
-                scales[each] = (scale, integer_below(rng, self.noise))
+                scales[each] = (scale, integer_below(rng, public.noise))
             scale, noise_z = scales[each]
             half = int(scale * tilt / 2)
             drawn.append(
                 Blinding(
                     scale=scale,
                     tilt=integer_between(rng, -half, half),
-                    noise_x=integer_below(rng, self.noise),
+                    noise_x=integer_below(rng, self.scales[each.kind].noise),
                     noise_z=noise_z,
                 )
             )
         return drawn
 
-    def fraction(self, x: Sequence[int], z: Sequence[int]) -> Fraction | None:
-        """Leader: X/Z from their residues; None where den is zero."""
+    def fraction(self, kind: int, x: Sequence[int], z: Sequence[int]) -> Fraction | None:
+        """Leader: X/Z of a kind of denominator from their residues; None where den is zero."""
         top, bottom = self._lifted(x), self._lifted(z)
         # An honest Z is at least about K_0·den; e_2 alone is below E = K_0·p/2^7.
-        return None if bottom < self.smallest else Fraction(top, bottom)
+        return None if bottom < self.scales[kind].smallest else Fraction(top, bottom)
 
-    def ratio(self, form: Form, x: Sequence[int], z: Sequence[int]) -> Fraction | None:
+    def ratio(self, form: Form, kind: int, x: Sequence[int], z: Sequence[int]) -> Fraction | None:
         """Leader: X/Z in decimals; a ratio that the form cannot have raises `VerificationFailed`."""
-        found = self.fraction(x, z)
+        found = self.fraction(kind, x, z)
         if found is None:
             return None
         # Rounding and noise leave a ratio of zero, or of the largest that there is, a little outside.

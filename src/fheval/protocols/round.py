@@ -5,6 +5,8 @@ left and right factors are public linear maps of one line of the table. Summed o
 
     L = left map of X      R = right map of X      num = Σ_{i < numerator} L_i·R_i      den = Σ_{numerator ≤ i} L_i·R_i.
 
+Behind its last number every line has a one, so that a ratio of counts is a form as well: its right factors are ones.
+
 Protocols know tables, maps and ratio forms, and nothing of metrics.
 """
 
@@ -139,7 +141,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A table that every party counts, and what is read from it.
 
     It has `width` columns, and for each of so many `slices` of the data one line for the data themselves and one for
-    each of their resamples, `lines` in all.
+    each of their resamples, `lines` in all. What readings find in column `width` is the constant one, which nobody
+    uploads.
     """
 
     width: int
@@ -173,16 +176,29 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
             found += [Denominator(kind * self.slices + one, line) for one in range(self.slices) for line in lines]
         return tuple(found)
 
+    @property
+    def has_ones(self) -> bool:
+        """Whether any factor takes the constant one."""
+        return max(side.reach for each in self.readings for side in (each.left, each.right)) > self.width
+
     def factors(self, table: IntegerTable) -> tuple[IntegerVector, IntegerVector]:
-        """The left and the right factors of all products, form by form."""
-        return self._factors(table, LinearMap.of_integers)
+        """The left and the right factors of all products, form by form, of one party.
 
-    def factors_modulo(self, table: Residues, modulus: int) -> tuple[Residues, Residues]:
-        """The same modulo a prime. Being linear, the maps commute with sums over parties, and with pads."""
-        return self._factors(table, lambda each, lines: each.of_residues(lines, modulus))
+        Where parties bring their factors, the one comes from each of them, and num and den are so many times as large.
+        """
+        return self._factors(table, 1, LinearMap.of_integers)
 
-    def _factors(self, table: Any, apply: Callable[[LinearMap, Any], Any]) -> tuple[Any, Any]:
-        everything = table.reshape(-1, self.width)
+    def factors_modulo(self, table: Residues, modulus: int, *, one: int) -> tuple[Residues, Residues]:
+        """The same of a sum, modulo a prime. Being linear, the maps commute with sums over parties, and with pads.
+
+        What is added up to the sum has shares of the constant `one`: 1 in one of them and 0 in the others.
+        """
+        return self._factors(table, one, lambda each, lines: each.of_residues(lines, modulus))
+
+    def _factors(self, table: Any, one: int, apply: Callable[[LinearMap, Any], Any]) -> tuple[Any, Any]:
+        everything: Any = table.reshape(-1, self.width)
+        if self.has_ones:
+            everything = np.append(everything, np.full((len(everything), 1), one, dtype=everything.dtype), axis=1)
         factors: list[tuple[Any, Any]] = [(None, None)] * len(self.readings)
         for resampled, lines in ((True, everything), (False, everything[:: self.lines])):
             chosen = [number for number, each in enumerate(self.readings) if each.resampled is resampled]
@@ -192,8 +208,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
                 left = apply(_stacked(tuple(each.left for each in mine)), lines)
                 right = apply(_stacked(tuple(each.right for each in mine)), lines)
                 parts = zip(chosen, np.split(left, ends, axis=1), np.split(right, ends, axis=1), strict=True)
-                for number, one, other in parts:
-                    factors[number] = (one.reshape(-1), other.reshape(-1))
+                for number, *both in parts:
+                    factors[number] = (both[0].reshape(-1), both[1].reshape(-1))
         lefts, rights = zip(*factors, strict=True)
         return np.concatenate(lefts), np.concatenate(rights)
 
@@ -272,6 +288,12 @@ class Round:
     def denominators(self) -> tuple[Denominator, ...]:
         """Which denominator each of them has."""
         return () if self.batch is None else self.batch.denominators
+
+    @property
+    def bound_of_factors(self) -> int:
+        """What neither num nor den exceeds where every party brings its own factors, and so its own ones."""
+        ones = len(self.parties) if self.batch is not None and self.batch.has_ones else 1
+        return ones * max(form.bound for form in self.forms)
 
     def factors(self, own: Contribution) -> tuple[IntegerVector, IntegerVector]:
         """A party's left and right factors of all products, form by form."""

@@ -280,7 +280,7 @@ def released_windows(
 ) -> Windows:
     """What members know of each metric after so many rounds, as `padded` releases them."""
     form = Form.bounded(numerator=1, denominator=1, bound=4 * sum(truth[0]) ** 2)
-    release = RoundedRelease.plan(form.bound, precision)
+    release = RoundedRelease.plan([form.bound], precision)
     # The middle of k uniform draws is nearer than this in 19 of 20 cases; one draw is within half the precision.
     half = Fraction(str(precision)) * (Fraction(1, 2) if rounds == 1 else Fraction(3, 2 * (rounds + 1)))
     windows: list[dict[str, Window]] = []
@@ -298,7 +298,7 @@ def _told(release: RoundedRelease, form: Form, ratio: Fraction, rng: Randomness)
     num, den = ratio.numerator, ratio.denominator
     x = drawn.scale * num + drawn.tilt * den + drawn.noise_x
     z = drawn.scale * den + drawn.noise_z
-    told = release.ratio(form, [x % prime for prime in release.primes], [z % prime for prime in release.primes])
+    told = release.ratio(form, 0, [x % prime for prime in release.primes], [z % prime for prime in release.primes])
     if told is None:
         raise LocalProtocolError("A ratio with a denominator came back as none.")
     return told

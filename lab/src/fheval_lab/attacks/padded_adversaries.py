@@ -191,7 +191,7 @@ class PaddedAdversary(padded.Aggregator):
     def _encrypted(self, circuit: padding.LinearCircuit, constants: tuple[int, int]) -> tuple[bytes, ...]:
         """X and Y in every run, as large as an honest release makes them."""
         rounded = getattr(self.layout, "rounded", None)
-        scale = rounded.smallest << 10 if rounded else 1
+        scale = rounded.scales[0].smallest << 10 if rounded else 1
         offsets = [constant * scale for constant in constants] * self.runs
         plan, prime, evaluator = circuit.plan, circuit.prime, circuit.evaluator
         numbers = residues(self.rng, prime, plan.used)

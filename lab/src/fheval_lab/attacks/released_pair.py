@@ -64,7 +64,7 @@ def by_common_divisor(x: int, z: int, candidates: Sequence[int], rng: Randomness
 
 def by_grid(_x: int, z: int, candidates: Sequence[int], rng: Randomness) -> int:
     """The candidate whose multiple lies just below Z on the coarsest grid: were K a multiple of 2^s, den·2^s would."""
-    noise = default_release().noise
+    noise = default_release().scales[0].noise
     finest = max(0, noise.bit_length() + _CLEAR_BITS - max(candidates).bit_length())
     for shift in range(z.bit_length(), finest, -_STEP):
         near = [candidate for candidate in candidates if z % (candidate << shift) < noise]
@@ -111,7 +111,7 @@ def released(release: RoundedRelease, num: int, den: int, rng: Randomness) -> tu
 
 def default_release() -> RoundedRelease:
     """The release of `padded` as it is by default."""
-    return RoundedRelease.plan(DEFAULT_MAX_SAMPLES**2 // 2, padded.PROTOCOL.default_precision or 0.0)
+    return RoundedRelease.plan([DEFAULT_MAX_SAMPLES**2 // 2], padded.PROTOCOL.default_precision or 0.0)
 
 
 def guess_denominator(guess: Guess, *, perfect_model: bool = False, rounds: int = ROUNDS) -> LeakRate:
@@ -132,7 +132,7 @@ def guess_size(rounds: int = ROUNDS) -> LeakRate:
     rng, release = fresh_stream(), default_release()
     candidates = candidate_denominators(SAMPLES)
     small, large = candidates[len(candidates) // 50], candidates[-1]
-    middle = (log2(small) + log2(large)) / 2 + log2(release.smallest) + release.spare_bits / 2
+    middle = (log2(small) + log2(large)) / 2 + log2(release.scales[0].smallest) + release.scales[0].spare_bits / 2
     right = 0
     for _ in range(rounds):
         is_large = bool(integer_below(rng, 2))
@@ -169,9 +169,10 @@ def guess_size_of_a_round(rounds: int = SIZED_ROUNDS) -> LeakRate:
     """
     rng = fresh_stream()
     denominators = [Denominator(kind, line) for kind in range(KINDS) for line in range(LINES)]
-    release = RoundedRelease.plan(DEFAULT_MAX_SAMPLES**2, padded.PROTOCOL.default_precision or 0.0, denominators)
+    bounds = [DEFAULT_MAX_SAMPLES**2] * len(denominators)
+    release = RoundedRelease.plan(bounds, padded.PROTOCOL.default_precision or 0.0, denominators)
     few, many = 1000, 1414
-    middle = log2(few * many) + log2(release.smallest) + release.spare_bits / 2
+    middle = log2(few * many) + log2(release.scales[0].smallest) + release.scales[0].spare_bits / 2
     right = [0, 0]
     for _ in range(rounds):
         is_large = bool(integer_below(rng, 2))
