@@ -70,7 +70,8 @@ class Disclosure:
 
     `reveals` is "counts" where fewer than ten sets of counts fit the numbers; `candidates` says how many do, by
     estimate, for who is told most, and `by` which numbers they are. `precision_needed` would leave ten; None where
-    no rounding does, or any. `numbers` are told in a round. Who opens the answer sees more where it `opens_exactly`.
+    no rounding does, or any. `numbers` are told in a round. Who opens the answer sees more where it `opens_exactly`. An
+    aggregator that is told the numbers and `steers` them has the counts, whatever their precision.
     """
 
     reveals: Literal["ratios", "counts"]
@@ -81,6 +82,7 @@ class Disclosure:
     rounds: int
     by: tuple[str, ...] = ()
     opens_exactly: bool = False
+    steers: bool = False
 
 
 def disclosed_by(study: Study, rows: int | None = None, *, rounds: int | None = None) -> Disclosure:
@@ -107,8 +109,9 @@ def disclosed_by(study: Study, rows: int | None = None, *, rounds: int | None = 
     width = 0.0 if study.precision is None else 2 * study.precision / (different + 1)
     worst = min(systems, key=lambda system: system.candidates(width), default=None)
     candidates = inf if worst is None else worst.candidates(width)
+    steers = study.learns != "members" and not PROTOCOLS[study.protocol].right_or_nothing
     return Disclosure(
-        reveals="ratios" if _enough(candidates) else "counts",
+        reveals="ratios" if _enough(candidates) and not steers else "counts",
         candidates=max(candidates, 1.0) if study.precision is None else candidates,
         precision_needed=needed,
         numbers=numbers,
@@ -116,6 +119,7 @@ def disclosed_by(study: Study, rows: int | None = None, *, rounds: int | None = 
         rounds=rounds,
         by=() if worst is None else worst.by,
         opens_exactly=exactly and study.precision is not None,
+        steers=steers,
     )
 
 
@@ -142,9 +146,17 @@ def disclosure_in_words(found: Disclosure) -> list[str]:
     of = f" of {', '.join(found.by)}" if found.by else ""
     opened = ["Whoever opens the answer, the leader and checkers, sees exact fractions, and in them the counts."]
     opened = opened if found.opens_exactly else []
+    if found.steers:
+        safe = " or ".join(each.name for each in PROTOCOLS.values() if each.batch and each.right_or_nothing)
+        opened.append(
+            "The aggregator is told the numbers, and one that does not follow this protocol can have others computed "
+            f"in their place, the counts among them. With {safe} it cannot."
+        )
     if found.reveals == "ratios":
         few = f"About {_figure(found.candidates)} sets of counts give the same numbers, so they stay open."
         return [reckoned, few, *opened]
+    if _enough(found.candidates):
+        return [reckoned, *opened]
     if found.candidates < 1:
         said = f"The numbers give away the counts{of}: fewer than one other set of counts would give the same."
     else:
@@ -425,7 +437,8 @@ def _terms(study: Study) -> Iterator[str]:
         often += f", with {_time(study.every)} in between"
     if study.until is not None:
         often += f", until {study.until.isoformat()}"
-    yield f"It may be asked {often}; the result goes to the {study.learns}."
+    told = "the members" if study.learns == "members" else "the members and to the aggregator"
+    yield f"It may be asked {often}; the result goes to {told}."
 
 
 def _declared(study: Study) -> str:

@@ -177,12 +177,12 @@ def test_update_refuses_what_the_authority_did_not_sign(tmp_path: Path, ready: P
 
 
 def test_policy_keeps_rules_that_are_not_given(ready: Path) -> None:
-    told = done("policy", ready, "--releases-per-data-set", "7")
+    told = done("policy", ready, "--releases-per-lineage", "7")
     assert "Signed policy version 2 of Trial study for alder, birch, cedar." in told
     assert "fheval consortium update KIT policy.fhev" in told
     done("policy", ready, "--minimum-cohort", "2")
     rules = json.loads(done("list", ready, "--json", "-"))["policy"]
-    assert (rules["version"], rules["minimum_cohort"], rules["releases_per_data_set"]) == (3, 2, 7)
+    assert (rules["version"], rules["minimum_cohort"], rules["releases_per_lineage"]) == (3, 2, 7)
     for member in MEMBERS:
         assert load_kit(ready / "kits" / member, now=now()).policy.version == 3
 

@@ -127,7 +127,7 @@ def test_a_newer_bulletin_is_taken_over_and_an_older_one_is_not(
     path = member_file(tmp_path, heard)
     fheval("vault", "accept", path, "--yes")
     older = (tmp_path / "c.fhev").read_bytes()
-    again = ("--releases-per-data-set", "5", "--out", tmp_path / "c.fhev")
+    again = ("--releases-per-lineage", "5", "--out", tmp_path / "c.fhev")
     assert fheval("consortium", "publish", tmp_path / "authority", *again).status == 0
     assert "policy version 2" in fheval("vault", "accept", path, "--yes").out
     (tmp_path / "c.fhev").write_bytes(older)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flower.loopback import FHEVAL, Loopback, consortium, ended
+from flower.loopback import FHEVAL, ROUND_SECONDS, Loopback, consortium, ended
 
 pytestmark = pytest.mark.slow
 
@@ -22,6 +22,10 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
     studies = {
         "padded": 'protocol = "padded"\ndecision_points = 1000\n',
         "verified": 'protocol = "padded-verified"\ngrid = "even"\ndecision_points = 100\n',
+        "told": (
+            'protocol = "padded-verified"\ngrid = "even"\ndecision_points = 100\nprecision = 1e-3\n'
+            'checkers = ["cedar"]\nlearns = "members and aggregator"\n'
+        ),
     }
     with consortium(tmp_path_factory.mktemp("d"), MEMBERS, studies, transport="direct") as made:
         yield made
@@ -66,11 +70,28 @@ def test_padded_verified_gives_the_pooled_auc(running: Loopback) -> None:
     assert sorted(summary["roster"]) == sorted(MEMBERS)
 
 
+def test_an_aggregator_that_may_learn_it_is_told_what_leader_and_checker_have_signed(running: Loopback) -> None:
+    summary = running.evaluate("--study", "told")
+    assert set(summary["told_by"]) == {summary["leader"], "cedar"}
+    assert summary["auc"] == round(running.pooled(decision_points=100), 3) == running.rounds("elm")[-1]["auc"]
+    assert summary["verified"] is True
+    place = ("--kit", str(running.kit("hub")), "--state", str(running.root / "state"))
+    printed = subprocess.run(
+        [FHEVAL, "aggregator", "evaluate", *place, "--study", "told"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=ROUND_SECONDS,
+    ).stdout
+    assert f"auc {summary['auc']}" in printed
+    assert "Signed by" in printed
+
+
 def test_the_status_names_members_studies_and_the_last_round(running: Loopback) -> None:
     found = status(running)
     assert [each["member"] for each in found["members"]] == sorted(MEMBERS)
     assert all(each["since"] and abs(each["clock"]) < 5 for each in found["members"])
-    assert found["studies"] == ["padded", "verified"]
+    assert found["studies"] == ["padded", "told", "verified"]
     assert found["last"]["round"] == running.rounds(MEMBERS[0])[-1]["round"]
 
 

@@ -164,7 +164,7 @@ def test_a_transport_certificate_of_another_member_is_refused(founded: tuple[Aut
 def test_an_older_bulletin_does_not_replace_a_newer_one(founded: tuple[Authority, Path]) -> None:
     authority, root = founded
     older = make_bulletin(authority)
-    authority.sign_next_policy(Rules(releases_per_data_set=3), now=NOW, days=30)
+    authority.sign_next_policy(Rules(releases_per_lineage=3), now=NOW, days=30)
     newer = make_bulletin(authority)
     assert (bulletin_version(older), bulletin_version(newer)) == (1, 2)
     assert take_bulletin(root / "alder", newer, authority=authority.anchor.fingerprint(), now=NOW).version == 2

@@ -133,7 +133,7 @@ def test_equal_policies_have_equal_bytes_and_any_change_another_hash(policy: Pol
         changed(policy, not_after=policy.not_after + 1),
         changed(policy, members=policy.members[::-1]),
         with_rules(policy, minimum_cohort=4),
-        with_rules(policy, releases_per_data_set=2),
+        with_rules(policy, releases_per_lineage=2),
     ]
     assert len({policy.hash(), *(other.hash() for other in others)}) == len(others) + 1
 
@@ -186,7 +186,7 @@ def test_other_bytes_for_the_same_policy_are_refused(made: Consortium, policy: P
     [
         (lambda p: with_rules(p, minimum_cohort=1), "at least 2 parties"),
         (lambda p: with_rules(p, minimum_cohort=4), "no round could run"),
-        (lambda p: with_rules(p, releases_per_data_set=0), "one release"),
+        (lambda p: with_rules(p, releases_per_lineage=0), "one release"),
         (lambda p: changed(p, version=0), "starts at 1"),
         (lambda p: changed(p, not_after=p.not_before), "begin before it ends"),
         (lambda p: changed(p, members=(*p.members, p.members[0])), "the same name"),
@@ -276,4 +276,4 @@ def test_an_expired_authority_vouches_for_nobody(made: Consortium, tmp_path: Pat
 
 
 def test_rules_have_careful_defaults() -> None:
-    assert Rules() == Rules(minimum_cohort=3, releases_per_data_set=10)
+    assert Rules() == Rules(minimum_cohort=3, releases_per_lineage=10)

@@ -226,7 +226,7 @@ def reply_digests(path: Path, round_id: str) -> dict[str, bytes]:
 def main(folder: Path) -> None:
     """Kill everywhere."""
     deadly_connections()
-    consortium = make_consortium(folder, msgspec.structs.replace(RULES, releases_per_data_set=1000))
+    consortium = make_consortium(folder, msgspec.structs.replace(RULES, releases_per_lineage=1000))
     # The reader of CSV files has threads, which do not survive a fork.
     trial = Trial(folder, consortium, ending=".npy")
     for seed, name in enumerate(MEMBERS):

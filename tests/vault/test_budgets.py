@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from fheval.errors import CohortTooSmall, ConfigError, TransportError
+from fheval.errors import CohortTooSmall, TransportError
 from vault.trial import RULES, PicksTheFirst, Trial
 
 Refused = (CohortTooSmall, TransportError)
@@ -14,7 +14,7 @@ Refused = (CohortTooSmall, TransportError)
 @pytest.fixture
 def three(trial: Trial) -> Trial:
     """A consortium whose policy allows three numbers of a lineage."""
-    trial.consortium.sign(msgspec.structs.replace(RULES, releases_per_data_set=3))
+    trial.consortium.sign(msgspec.structs.replace(RULES, releases_per_lineage=3))
     trial.start()
     return trial
 
@@ -56,8 +56,3 @@ def test_a_study_that_asks_for_more_than_is_left(three: Trial) -> None:
     with pytest.raises(Refused):
         play(three, metrics=("auc", "accuracy@0.5"))
     play(three)
-
-
-def test_a_study_that_promises_the_aggregator_a_result_is_not_signed(three: Trial) -> None:
-    with pytest.raises(ConfigError, match="No vault tells the aggregator a result"):
-        three.accept(three.study(learns="members and aggregator"))

@@ -176,7 +176,8 @@ def test_members_that_the_policy_does_not_know(trial: Trial) -> None:
 def test_a_report_has_no_result(trial: Trial) -> None:
     report = trial.play()
     assert f"{trial.released('alder'):.4f}" not in repr(report)
-    assert set(Report.__slots__) == {"round", "roster", "dropped", "confirmed", "attempts", "keys"}
+    assert set(Report.__slots__) == {"round", "roster", "dropped", "confirmed", "attempts", "keys", "told"}
+    assert report.told is None
 
 
 def test_a_handler_that_does_not_answer(trial: Trial) -> None:

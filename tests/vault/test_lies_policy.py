@@ -20,7 +20,7 @@ from vault.trial import NAMES, Trial
 
 Log = pytest.LogCaptureFixture
 
-STRICT = Rules(minimum_cohort=4, releases_per_data_set=1)
+STRICT = Rules(minimum_cohort=4, releases_per_lineage=1)
 
 BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("asks for at least 4", {"parties": NAMES[:3], "leader": NAMES[0]}),

@@ -48,7 +48,7 @@ def large_rows(trial: Trial) -> int:
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="counts memory and files in /proc")
 @pytest.mark.parametrize("engine", ["clear", "seal"], ids=["plaintext", "real FHE"])
 def test_two_hundred_rounds(consortium: Consortium, folder: Path, engine: str) -> None:
-    consortium.sign(msgspec.structs.replace(RULES, releases_per_data_set=ROUNDS))
+    consortium.sign(msgspec.structs.replace(RULES, releases_per_lineage=ROUNDS))
     chosen: Engine = ClearEngine() if engine == "clear" else load_engine(engine)
     with running(folder, consortium, chosen) as trial:
         for number in range(ROUNDS):

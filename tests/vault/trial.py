@@ -21,6 +21,8 @@ from fheval.consortium.authority import create_authority
 from fheval.consortium.signed_study import fit_to
 from fheval.counting import Grid, count_file
 from fheval.engines import Engine
+from fheval.evaluation import Row
+from fheval.evaluation.finished import finish
 from fheval.party.accepted import Acceptance, AcceptedStudies
 from fheval.party.columns import StudyColumns
 from fheval.party.core import VaultCore
@@ -40,7 +42,7 @@ NAMES = ("alder", "birch", "cedar", "hazel", "maple")
 ALL = ("padded", "padded-verified", "paper-semi-honest", "paper-malicious")
 PADDED = ("padded", "padded-verified")
 PAPER = ("paper-semi-honest", "paper-malicious")
-RULES = Rules(releases_per_data_set=10_000)
+RULES = Rules(releases_per_lineage=10_000)
 POINTS = 40
 CLEAR = ClearEngine()
 
@@ -207,6 +209,12 @@ class Trial:
         ratio, *_ = verdict.ratios
         assert ratio is not None
         return float(ratio)
+
+    def rows(self, name: str) -> tuple[Row, ...]:
+        """The numbers that a member holds after its newest round."""
+        last = self.last(name)
+        assert last.verdict is not None
+        return finish(last.study, last.round, last.verdict).rows
 
     def pooled(self, names: Sequence[str] = NAMES) -> float:
         """The AUC over these members' data."""

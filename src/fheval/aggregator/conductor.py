@@ -2,8 +2,8 @@
 
 `conduct` is a generator. It yields an `Exchange`, the requests for one stage by member; whoever drives it sends them,
 waits as long as it likes, and gives back the replies that came, by member. Whoever is missing has dropped out. A leader
-who does not answer is replaced, in a new round with a new id. It ends with a `Report`, in which there is no result: the
-aggregator never has one. `drive` is the loop for a transport that can be called.
+who does not answer is replaced, in a new round with a new id. It ends with a `Report`, in which there is no result,
+unless the study says that the aggregator learns it. `drive` is the loop for a transport that can be called.
 
     report = drive(conduct(study, members, policy, engine, rng), exchange_over_my_transport)
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 
-from fheval.aggregator.round_in_play import EpochKeys, Exchange, Replies, RoundInPlay
+from fheval.aggregator.round_in_play import EpochKeys, Exchange, Replies, RoundInPlay, Told
 from fheval.consortium import Policy
 from fheval.engines import Engine
 from fheval.errors import CohortTooSmall, TransportError
@@ -43,7 +43,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What the aggregator knows at the end: who took part and who confirmed, never what came out."""
+    """What the aggregator knows at the end: who took part and who confirmed.
+
+    What came out is among it only where the study lets the aggregator learn it.
+    """
 
     round: Round
     roster: tuple[str, ...]
@@ -51,6 +54,7 @@ class Report:
     confirmed: tuple[str, ...]
     attempts: tuple[Attempt, ...]
     keys: EpochKeys
+    told: Told | None = None
 
 
 Conducting = Generator[Exchange, Replies, Report]
@@ -116,6 +120,7 @@ def conduct(
             failed_leaders = {leader}
             continue
         made.append(Attempt(round=round_.id, leader=leader, parties=parties))
+        told = yield from attempt.tell()
         return Report(
             round=round_,
             roster=attempt.roster,
@@ -123,6 +128,7 @@ def conduct(
             confirmed=confirmed,
             attempts=tuple(made),
             keys=used,
+            told=told,
         )
     raise TransportError(
         f"No round succeeded in {attempts} attempts; the last one failed: {made[-1].failure} "

@@ -11,7 +11,7 @@ import msgspec
 
 from fheval import errors
 from fheval.aggregator.conductor import conduct, drive
-from fheval.aggregator.round_in_play import EpochKeys, Exchange
+from fheval.aggregator.round_in_play import EpochKeys, Exchange, Told
 from fheval.consortium import AggregatorKit
 from fheval.consortium.files import replace_public
 from fheval.engines import load_engine
@@ -23,7 +23,8 @@ from fheval.version import __version__
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """One evaluation: which study of the kit, among whom, and how long to wait for them.
 
-    `timeout` bounds each exchange, `patience` the wait for members that are not connected yet.
+    `timeout` bounds each exchange, `patience` the wait for members that are not connected yet. With `begin_anew`
+    earlier rosters are forgotten, as members have done that reset their budgets.
     """
 
     kit: str
@@ -32,6 +33,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     engine: str | None
     timeout: float
     patience: float
+    begin_anew: bool = False
 
 
 class TriedRound(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +46,7 @@ class TriedRound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What the aggregator knows of an evaluation. The result is not among it."""
+    """What the aggregator knows of an evaluation; `told` is there where the study lets it learn the result."""
 
     round: str
     protocol: str
@@ -60,6 +62,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     seconds: dict[str, float]
     bytes: dict[str, int]
     fheval: str
+    told: Told | None = None
 
 
 _KINDS: dict[str, type[FhevalError]] = {
@@ -128,6 +131,8 @@ def carry_out(order: Order, kit: AggregatorKit, members: Sequence[str], post: Po
     policy, study, engine = kit.policy, kit.study(order.study), load_engine(order.engine)
     kept = kept_keys(keys, policy=policy.hash())
     rosters = keys.with_name("rosters.json")
+    if order.begin_anew:
+        forget_rosters(rosters, study.hash())
     earlier = kept_rosters(rosters, study.hash())
     conducting = conduct(study, sorted(members), policy, engine, SystemRandomness(), keys=kept, earlier=earlier)
     report = drive(conducting, post)
@@ -149,6 +154,7 @@ def carry_out(order: Order, kit: AggregatorKit, members: Sequence[str], post: Po
         seconds={"total": time.monotonic() - start, **post.seconds},
         bytes={"sent": post.sent, "received": post.received},
         fheval=__version__,
+        told=report.told,
     )
 
 
@@ -177,6 +183,13 @@ def keep_roster(path: Path, study: bytes, roster: tuple[str, ...]) -> None:
     of_study = rosters.setdefault(study.hex(), [])
     if roster not in of_study:
         of_study.append(roster)
+        replace_public(path, msgspec.json.encode(rosters))
+
+
+def forget_rosters(path: Path, study: bytes) -> None:
+    """Begin anew with a study, as its members do when they reset what they have spent."""
+    rosters = _all_rosters(path)
+    if rosters.pop(study.hex(), None) is not None:
         replace_public(path, msgspec.json.encode(rosters))
 
 

@@ -10,6 +10,7 @@ from fheval import wire
 from fheval.consortium import Policy
 from fheval.engines import Engine, Parameters
 from fheval.errors import EngineError, RemoteProtocolError
+from fheval.evaluation.finished import Finished
 from fheval.party.context import RoundContext
 from fheval.party.messages import (
     CHALLENGE_BYTES,
@@ -20,6 +21,7 @@ from fheval.party.messages import (
     Relay,
     SetUp,
     Submit,
+    Tell,
     Void,
     Voided,
     request,
@@ -27,7 +29,7 @@ from fheval.party.messages import (
 from fheval.party.rosters import too_close
 from fheval.protocols import PROTOCOLS, Protocol
 from fheval.protocols.base import Aggregator, Ask, RoundFailed, Stage
-from fheval.protocols.round import PublicSetup, Round
+from fheval.protocols.round import Ending, PublicSetup, Round
 from fheval.secrets import Randomness
 from fheval.study import Study
 from fheval.wire import Message
@@ -69,8 +71,30 @@ class EpochKeys:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What the aggregator was told of a round: the numbers that all of `by` have signed, or why there are none."""
+
+    by: tuple[str, ...]
+    numbers: Finished | None = None
+    problem: str | None = None
+
+
 def _openers(protocol: Protocol, round_: Round) -> tuple[str, ...]:
     return tuple(party for party in round_.parties if protocol.opens(round_, party))
+
+
+def _agreed(tellers: Sequence[str], said: Mapping[str, Finished]) -> Told:
+    silent = [name for name in tellers if name not in said]
+    if silent or not said:
+        return Told(by=tuple(said), problem=f"{', '.join(silent) or 'Nobody'} did not say what it came to.")
+    first, *others = said.values()
+    if not all(first.agrees_with(each) for each in others):
+        found = ", ".join(f"{name}: {each.ending.value}" for name, each in said.items())
+        return Told(by=tuple(said), problem=f"Those who opened it do not say the same ({found}).")
+    if first.ending is not Ending.RELEASED:
+        return Told(by=tuple(said), problem=f"There are no numbers: {first.ending.value}.")
+    return Told(by=tuple(said), numbers=first)
 
 
 Step = Generator[Exchange, Replies, Any]
@@ -176,6 +200,24 @@ class RoundInPlay:
         replies = yield self._requests(Stage.HELLO, {leader: Hello(challenge=challenge)})
         if leader not in replies:
             raise self._leader_failed("It did not answer at stage hello.")
+
+    def tell(self) -> Step:
+        """After a round: what its leader and checkers say it came to; None where the aggregator is not to learn it.
+
+        It is believed only if all of them have signed the same.
+        """
+        if self.study.learns == "members":
+            return None
+        tellers = [name for name in self.protocol.tellers(self.round) if name in self.roster]
+        replies = yield self._requests(Stage.TELL, dict.fromkeys(tellers, Tell(round=self.round.id)))
+        said: dict[str, Finished] = {}
+        for name in tellers:
+            try:
+                body = self.context.open_reply(replies[name], name, Stage.TELL).body
+                said[name] = wire.decode(bytes(body), Finished, sender=name)
+            except (KeyError, RemoteProtocolError):
+                continue
+        return _agreed(tellers, said)
 
     def void(self) -> Step:
         """Have all who could open this round sign that they never will, and tell those who uploaded; whether it worked.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -13,6 +13,7 @@ import typer
 from fheval.aggregator.orders import Order, Summary
 from fheval.cli import check_target, options, write_json
 from fheval.cli.transports import Transport, TransportName
+from fheval.cli.vault_views import row_line
 from fheval.consortium import AggregatorKit, Policy, load_aggregator_kit
 from fheval.consortium.bulletin import read_bulletin, take_bulletin
 from fheval.consortium.signed_study import require_playable
@@ -26,7 +27,8 @@ from fheval.study import Study
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Run the aggregator of a consortium. It never learns a result; members see it in their vaults.",
+    help="Run the aggregator of a consortium. It learns a result only where a study says so; members see it in their "
+    "vaults.",
     epilog="Start with: fheval aggregator up --kit ./hub --host 0.0.0.0 --port 9092 --state ./state",
 )
 
@@ -120,12 +122,19 @@ def evaluate(
     patience: Annotated[
         float, typer.Option(metavar="SECONDS", min=0, help="How long to wait for members that are not connected.")
     ] = 20.0,
+    begin_anew: Annotated[
+        bool,
+        typer.Option(
+            "--begin-anew", help="Forget who took part in earlier rounds: all members have reset their budgets."
+        ),
+    ] = False,
     json_target: options.Json = None,
 ) -> None:
     """Run one round of a study among the members that are connected; their vaults keep the result.
 
-    The study says all that is asked. Members answer those that their operators accepted; a new one goes into the kit
-    with `fheval consortium update`.
+    It is shown here as well where the study says so (learns = "members and aggregator"), once its leader and checkers
+    have signed the same numbers. The study says all that is asked. Members answer those that their operators accepted;
+    a new one goes into the kit with `fheval consortium update`.
     """
     check_target(json_target)
     loaded = load_aggregator_kit(kit, now=datetime.now(timezone.utc))
@@ -136,13 +145,15 @@ def evaluate(
         engine=engine,
         timeout=timeout,
         patience=patience,
+        begin_anew=begin_anew,
     )
-    _require_playable(loaded.study(study), order.members, loaded.policy)
+    asked = loaded.study(study)
+    _require_playable(asked, order.members, loaded.policy)
     summary = _carry_out(state, order)
     if json_target is not None:
-        write_json(json_target, msgspec.to_builtins(summary))
+        write_json(json_target, _to_dict(asked, summary))
     else:
-        _show(summary)
+        _show(asked, summary)
 
 
 def _require_playable(study: Study, members: Sequence[str], policy: Policy) -> None:
@@ -173,7 +184,18 @@ def _chosen_members(kit: AggregatorKit, names: list[str] | None) -> tuple[str, .
     return tuple(dict.fromkeys(names)) if names else all_names
 
 
-def _show(summary: Summary) -> None:
+def _to_dict(study: Study, summary: Summary) -> dict[str, Any]:
+    """The summary, and the numbers where the study lets the aggregator learn them."""
+    content: dict[str, Any] = msgspec.to_builtins(summary)
+    del content["told"]
+    told = summary.told
+    if told is None:
+        return content
+    numbers = {} if told.numbers is None else told.numbers.to_dict(study)
+    return content | {"told_by": list(told.by), "problem": told.problem} | numbers
+
+
+def _show(study: Study, summary: Summary) -> None:
     typer.echo(f"Round {summary.round} took {summary.seconds['total']:.1f} s in {summary.exchanges} exchanges.")
     typer.echo(f"Roster: {', '.join(summary.roster)}. Leader: {summary.leader}.")
     if summary.dropouts:
@@ -182,4 +204,13 @@ def _show(summary: Summary) -> None:
         if tried.failure is not None:
             cost = "It has cost no release." if tried.void else "It may have cost the members who took part a release."
             typer.echo(f"An attempt led by {tried.leader} failed: {tried.failure} {cost}")
+    told = summary.told
+    if told is not None and told.numbers is not None:
+        for row in told.numbers.rows:
+            typer.echo(row_line(study.protocol, row))
+        if study.interval is not None:
+            typer.echo(f"In brackets: {study.interval:.4g} intervals.")
+        typer.echo(f"Signed by {', '.join(told.by)}.")
+    elif told is not None:
+        typer.echo(f"The aggregator has no numbers of this round. {told.problem}")
     typer.echo("Members see the result with: fheval vault rounds")

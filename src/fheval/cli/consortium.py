@@ -35,7 +35,7 @@ Directory = Annotated[Path, typer.Argument(help="The authority's directory.", sh
 Member = Annotated[str, typer.Argument(help="Name of the member or aggregator.", show_default=False)]
 KitDirectory = Annotated[Path, typer.Argument(help="The kit's directory.", show_default=False)]
 MinimumCohort = Annotated[int | None, typer.Option(help="Fewest parties of a round; at first 3.")]
-Releases = Annotated[int | None, typer.Option(help="Most releases of a data set; at first 10.")]
+Releases = Annotated[int | None, typer.Option(help="Most releases of a lineage of data; at first 10.")]
 Removed = Annotated[list[str] | None, typer.Option(help="Remove this member; repeat for more.")]
 Days = Annotated[int, typer.Option("--valid-days", min=1, max=3650, help="Days until it expires.")]
 
@@ -255,7 +255,7 @@ def publish(
         list[Path] | None, typer.Option(metavar="STUDY.toml", help="Sign this study; repeat for more.")
     ] = None,
     minimum_cohort: MinimumCohort = None,
-    releases_per_data_set: Releases = None,
+    releases_per_lineage: Releases = None,
     remove: Removed = None,
     renew: Annotated[bool, typer.Option("--renew", help="Requests may replace the keys of members.")] = False,
     valid_days: Days = 365,
@@ -272,7 +272,7 @@ def publish(
     admissions = [each for each in checked if each is not None]
     if admissions:
         admit(authority, admissions, now=_now(), days=valid_days)
-    rules = _rules(authority, minimum_cohort, releases_per_data_set)
+    rules = _rules(authority, minimum_cohort, releases_per_lineage)
     current = authority.policy()
     if current is None or remove or current.rules != rules or list(current.members) != authority.members():
         current = authority.sign_next_policy(rules, now=_now(), days=valid_days, remove=remove or [])
@@ -302,10 +302,10 @@ def _fingerprints(requests: Sequence[bytes], heard: Sequence[str] | None) -> dic
     return found
 
 
-def _rules(authority: Authority, minimum_cohort: int | None, releases_per_data_set: int | None) -> Rules:
+def _rules(authority: Authority, minimum_cohort: int | None, releases_per_lineage: int | None) -> Rules:
     """The current rules, and what is given in their place."""
     current = authority.policy()
-    given = {"minimum_cohort": minimum_cohort, "releases_per_data_set": releases_per_data_set}
+    given = {"minimum_cohort": minimum_cohort, "releases_per_lineage": releases_per_lineage}
     changes = {rule: value for rule, value in given.items() if value is not None}
     return msgspec.structs.replace(Rules() if current is None else current.rules, **changes)
 
@@ -344,7 +344,7 @@ def study(
 def policy(
     directory: Directory,
     minimum_cohort: MinimumCohort = None,
-    releases_per_data_set: Releases = None,
+    releases_per_lineage: Releases = None,
     remove: Removed = None,
     valid_days: Days = 365,
 ) -> None:
@@ -353,7 +353,7 @@ def policy(
     A rule that is not given stays as it was in the current version.
     """
     authority = load_authority(directory)
-    rules = _rules(authority, minimum_cohort, releases_per_data_set)
+    rules = _rules(authority, minimum_cohort, releases_per_lineage)
     signed = authority.sign_next_policy(rules, now=_now(), days=valid_days, remove=remove or [])
     names = ", ".join(record.name for record in signed.members)
     typer.echo(f"Signed policy version {signed.version} of {signed.consortium} for {names}.")

@@ -13,8 +13,7 @@ from rich.text import Text
 
 from fheval.consortium import Kit
 from fheval.evaluation import Row
-from fheval.evaluation.curves import read_curves
-from fheval.evaluation.result import all_verified, curve_fields, only_auc, result_rows
+from fheval.evaluation.finished import finish
 from fheval.party.accepted import AcceptedStudies, Standing
 from fheval.party.ledger import History, Ledger
 from fheval.party.process import VaultFiles
@@ -40,7 +39,7 @@ def status_json(
         "highest_policy_version": ledger.policy_version(),
         "rounds": len(history),
         "released": sum(_state(each) == Ending.RELEASED.value for each in history),
-        "releases_per_data_set": kit.policy.rules.releases_per_data_set,
+        "releases_per_lineage": kit.policy.rules.releases_per_lineage,
         "studies": [_standing_json(each, ledger) for each in studies.all()],
         "lineages": [
             {"lineage": lineage, "releases": ledger.releases(lineage)}
@@ -96,27 +95,8 @@ def _round_json(each: History) -> dict[str, Any]:
     }
     if verdict is None or verdict.ending is not Ending.RELEASED:
         return content
-    rows = _rows(each)
-    content |= {
-        "verified": all_verified(verdict, rows),
-        "checked": verdict.checked,
-        "soundness_bits": verdict.soundness_bits,
-        "hiding_bits": verdict.hiding_bits,
-        "results": [row.to_dict() for row in rows],
-    }
-    if each.study.interval is not None:
-        content["confidence"] = each.study.interval
-    if curve:
-        content["curves"] = [curve_fields(one) for one in read_curves(each.study, round_.groups, verdict.counts)]
-    auc = only_auc(rows)
-    return content if auc is None else {**content, "auc": auc.value, "binning": auc.binning}
-
-
-def _rows(each: History) -> list[Row]:
-    """The numbers that a round released: finished, averaged and compared as `evaluate` does."""
-    if each.verdict is None or each.verdict.ending is not Ending.RELEASED:
-        return []
-    return result_rows(each.study, each.round.groups, each.verdict)
+    told = finish(each.study, round_, verdict)
+    return content | {"checked": verdict.checked} | told.to_dict(each.study, round_.groups)
 
 
 def status_table(found: Mapping[str, Any]) -> RenderableType:
@@ -129,7 +109,7 @@ def status_table(found: Mapping[str, Any]) -> RenderableType:
     for each in found["studies"]:
         table.add_row("study", Text("\n".join(_standing_lines(each))))
     for each in found["lineages"]:
-        allowed = found["releases_per_data_set"]
+        allowed = found["releases_per_lineage"]
         table.add_row("lineage", f"{each['lineage']}, {each['releases']} of {allowed} releases")
         for spent in found["spent"]:
             if spent["lineage"] == each["lineage"]:
@@ -186,16 +166,19 @@ def _state(each: History) -> str:
 
 
 def _results(each: History) -> Text:
-    lines = [_line(each.round.protocol, row) for row in _rows(each)]
+    if each.verdict is None:
+        return Text()
+    told = finish(each.study, each.round, each.verdict)
+    lines = [row_line(each.round.protocol, row) for row in told.rows]
     confidence = each.study.interval
     if lines and confidence is not None:
         lines.append(f"in brackets: {confidence:.4g} intervals")
-    verified = " (verified)" if each.verdict is not None and all_verified(each.verdict, _rows(each)) else ""
     # Names of models may look like rich's markup.
-    return Text("\n".join(lines) + verified)
+    return Text("\n".join(lines) + (" (verified)" if told.verified else ""))
 
 
-def _line(protocol: str, row: Row) -> str:
+def row_line(protocol: str, row: Row) -> str:
+    """One number on one line, with its interval and what to know about it."""
     number = number_in_words(protocol, row)
     interval = f" [{number.interval}]" if number.interval else ""
     remark = f", {number.remark}" if number.remark else ""

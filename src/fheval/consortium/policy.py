@@ -28,11 +28,11 @@ class Rules(Message, frozen=True, kw_only=True):
     """What holds for all studies together: the fewest parties of a round, and what a data set may release in all."""
 
     minimum_cohort: int = 3
-    releases_per_data_set: int = 10
+    releases_per_lineage: int = 10
 
     def check(self) -> None:
         _require(self.minimum_cohort >= 2, "The minimum cohort must be at least 2 parties")
-        _require(self.releases_per_data_set >= 1, "At least one release per data set must be allowed")
+        _require(self.releases_per_lineage >= 1, "At least one release per lineage must be allowed")
 
 
 class RosterContent(Message, frozen=True, kw_only=True):
@@ -110,10 +110,10 @@ class Policy(Message, frozen=True, kw_only=True):
             raise _broken(f"{which} is not valid before {to_the_minute(start)}", "Check this machine's clock.")
 
     def check_release(self, released_before: int) -> None:
-        """Refuse one more release from a data set that has used up its releases."""
-        most = self.rules.releases_per_data_set
+        """Refuse one more release from a lineage of data that has used up its releases."""
+        most = self.rules.releases_per_lineage
         if released_before >= most:
-            raise _broken(f"This data set has had {released_before} releases; {most} are allowed")
+            raise _broken(f"This lineage has had {released_before} releases; {most} are allowed")
 
     def check_succeeds(self, older: Policy) -> None:
         """Refuse to replace a policy by an older or equal version, or by another consortium's."""

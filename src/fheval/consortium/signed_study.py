@@ -63,9 +63,6 @@ def check_study(study: Study, policy: Policy) -> None:
             f"A party of {study.least_rows_per_party} rows would count in a cohort. "
             f"Set least_rows_per_party to {DEFAULT_LEAST_ROWS} or more."
         )
-    if study.learns != "members":
-        # A leader that told it would also tell whether it accepted the aggregator's answer.
-        raise ConfigError('No vault tells the aggregator a result in this version. Set learns = "members".')
     least = policy.rules.minimum_cohort
     if study.minimum_cohort < least:
         raise ConfigError(

@@ -34,6 +34,7 @@ from fheval.party.messages import (
     Request,
     SetUp,
     Submit,
+    Tell,
     Void,
     Voided,
 )
@@ -44,7 +45,7 @@ from fheval.protocols.round import AGGREGATOR, Ending, Round, RoundCall
 from fheval.secrets import Randomness, SystemRandomness
 from fheval.study import Study
 
-Asked = SetUp | Submit | Relay | Void | Voided
+Asked = SetUp | Submit | Relay | Tell | Void | Voided
 
 REQUEST_LIMIT = wire.DEFAULT_LIMIT
 
@@ -106,7 +107,7 @@ class VaultCore:
         message: Any = wire.decode(asked.body, expected, sender=AGGREGATOR, limit=REQUEST_LIMIT)
         if expected is Hello:
             return self._greeting(message)
-        round_id = message.round if isinstance(message, (Relay, Voided)) else message.call.id
+        round_id = message.round if isinstance(message, (Relay, Tell, Voided)) else message.call.id
         record = self._ledger.round(round_id)
         request = sha256(data).digest()
         if record is None:
@@ -149,6 +150,8 @@ class VaultCore:
             answered = steps.submit(context, study, message, now=now)
         elif isinstance(message, Relay) and record is not None:
             answered = steps.relay(context, stage, message, record, now=now)
+        elif isinstance(message, Tell):
+            answered = steps.tell(context, study)
         elif isinstance(message, Voided):
             answered = steps.voided(context, message)
         else:
@@ -258,6 +261,10 @@ def _require_next(context: RoundContext, me: str, answered: Iterable[Stage], sta
         early = {Stage.SETUP, Stage.SUBMIT, Stage.VOID}.issuperset(before)
         concerned = me in context.protocol.openers(context.round) if stage is Stage.VOID else Stage.SUBMIT in before
         allowed = early and concerned
+    elif stage is Stage.TELL:
+        # Once everything else is over: until then nobody can be made to say what depends on the outcome.
+        over = set(context.protocol.stages_of(context.round, me)).issubset(before)
+        allowed = over and me in context.protocol.tellers(context.round)
     elif stage is Stage.SETUP:
         allowed = me == context.round.leader and not before
     else:

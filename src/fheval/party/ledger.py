@@ -319,6 +319,11 @@ class Ledger:
             raise ConfigError(f"The answer for stage {stage.value!r} of round {round_id} is damaged in the ledger.")
         return row[0]
 
+    def verdict(self, round_id: str) -> Verdict | None:
+        """What a round ended with here, if it has ended."""
+        row = self._row("SELECT verdict FROM endings WHERE round = ?", round_id)
+        return None if row is None else verdict_from_bytes(row[0])
+
     def epoch(self, epoch_id: str) -> EpochRecord | None:
         row = self._row("SELECT leader, bundle, at FROM epochs WHERE id = ?", epoch_id)
         if row is None:

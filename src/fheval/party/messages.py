@@ -77,6 +77,12 @@ class Relay(Message, frozen=True, kw_only=True):
     shown: Blob | None = None
 
 
+class Tell(Message, frozen=True, kw_only=True):
+    """To who opened a round that is over, and of which the aggregator may learn the result: say what it was."""
+
+    round: str
+
+
 class Void(Message, frozen=True, kw_only=True):
     """To whoever can open the round, which has failed: never do so."""
 
@@ -131,11 +137,12 @@ class Refusal(Message, frozen=True, kw_only=True):
 
 REFUSAL = encode(Refusal())
 
-# Every stage of a protocol but the first is a `Relay`.
+# Every stage of a protocol but the first is a `Relay`. `tell` is answered by a `Finished`.
 REQUESTS: dict[Stage, type[Message]] = {
     Stage.HELLO: Hello,
     Stage.SETUP: SetUp,
     Stage.SUBMIT: Submit,
+    Stage.TELL: Tell,
     Stage.VOID: Void,
     Stage.VOIDED: Voided,
 }

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from fheval.consortium import Kit
 from fheval.engines import Engine
 from fheval.errors import ConfigError, RemoteProtocolError
+from fheval.evaluation.finished import finish, telling
 from fheval.party.accepted import AcceptedStudies
 from fheval.party.context import RoundContext
 from fheval.party.epoch import Keyring, make_keys
@@ -107,12 +108,25 @@ class Steps:
             roster=record.roster,
             uploaded=uploaded,
             shown=None if message.shown is None else bytes(message.shown),
+            telling=telling(record.study, context.round),
         )
         return Answered(answer=context.protocol.answer(seat, stage, body))
 
     def _other_rosters(self, context: RoundContext) -> list[tuple[str, ...]]:
         lineage = self._ledger.lineage_of(context.round.id)
         return [] if lineage is None else self._ledger.rosters(lineage)
+
+    def tell(self, context: RoundContext, study: Study) -> Answered:
+        """Leader or checker: what it found, for an aggregator that the study lets learn it; not what lies behind it.
+
+        Why that says nothing else: numbers are right or refused, whatever the aggregator did, and nobody's rows decide
+        which (`Protocol.right_or_nothing`). Where a protocol cannot say so, the study reveals counts by consent.
+        """
+        verdict = self._ledger.verdict(context.round.id)
+        if study.learns == "members" or verdict is None:
+            raise _refused("The aggregator is not among those who learn the result of this study", Stage.TELL)
+        told = context.protocol.told(context.round, verdict)
+        return Answered(answer=Answer(body=finish(study, context.round, told)))
 
     def void(self, context: RoundContext) -> Answered:
         """Opener: never open this round, of which it has told nobody anything but its own upload.
@@ -150,5 +164,5 @@ def not_ready() -> RemoteProtocolError:
     return _refused("The study is not accepted here, or not ready; fheval vault status tells which")
 
 
-def _refused(why: str) -> RemoteProtocolError:
-    return RemoteProtocolError(f"{why}. The round was refused.", step=Stage.SUBMIT.value, culprit=AGGREGATOR)
+def _refused(why: str, stage: Stage = Stage.SUBMIT) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{why}. The round was refused.", step=stage.value, culprit=AGGREGATOR)

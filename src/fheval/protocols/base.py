@@ -54,7 +54,8 @@ _FAILURES = (FhevalError, ArithmeticError, LookupError, RuntimeError, TypeError,
 class Stage(str, Enum):
     """What a member can be asked: `hello` at any time, `setup` for a new set of keys, the others once in a round.
 
-    `void` and `voided` end a round that has failed: nobody will open it, so that it has cost nobody a release.
+    `tell` comes after a round, where the aggregator is to learn the result. `void` and `voided` end a round that has
+    failed: nobody will open it, so that it has cost nobody a release.
     """
 
     HELLO = "hello"
@@ -63,6 +64,7 @@ class Stage(str, Enum):
     PADS = "pads"
     RESULT = "result"
     BROADCAST = "broadcast"
+    TELL = "tell"
     VOID = "void"
     VOIDED = "voided"
     # Further messages of one stage.
@@ -151,13 +153,24 @@ class Words:
     exact_decimals: int = 6
 
 
+class Telling:
+    """How a verdict is put for those who have not opened the answer: as it is, where nobody knows the study."""
+
+    def finished(self, verdict: Verdict) -> Verdict:
+        return verdict
+
+    def same(self, one: Verdict, other: Verdict) -> bool:
+        """Whether two who opened the same answer have found the same."""
+        return one == other
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
     """A member's place in a round: what its steps may use.
 
     `contribution` is there when it submits. `roster` is what a leader gave pads for. `uploaded` names those who have
     proven to have uploaded, with their nonces; None where nobody proves anything, in trials. A checker opens the answer
-    that it is `shown`. It is asked for one `part` of an answer.
+    that it is `shown`. It is asked for one `part` of an answer. What it finds it tells in the words of `telling`.
     """
 
     engine: Engine
@@ -170,6 +183,7 @@ class Seat:
     uploaded: Mapping[str, bytes] | None = None
     shown: bytes | None = field(default=None, repr=False)
     part: int = 0
+    telling: Telling = field(default_factory=Telling)
 
     @property
     def own(self) -> Contribution:
@@ -405,6 +419,22 @@ class Protocol(ABC):
         """The members without whom nobody can open the round: it is void once all of them refuse for good."""
         return round_.parties
 
+    def tellers(self, round_: Round) -> tuple[str, ...]:
+        """Who must all say the same before the aggregator believes it, where it is to learn the result."""
+        return tuple(party for party in round_.parties if party == round_.leader or party in round_.checkers)
+
+    @property
+    def right_or_nothing(self) -> bool:
+        """Whether numbers are right or refused, whatever the aggregator does, and nobody's rows decide which.
+
+        Only then may it be told them: otherwise it would choose what is computed, or learn from a refusal.
+        """
+        return self.resists and not self.tolerance
+
+    def told(self, round_: Round, verdict: Verdict) -> Verdict:  # noqa: ARG002 (what more an opener sees is up to it)
+        """What those who do not open the answer are told of a verdict."""
+        return verdict
+
     def answer(self, seat: Seat, stage: Stage, body: bytes) -> Answer:
         """A member's answer at a stage: `answer_submit`, and so on."""
         found: Answer = getattr(self, f"answer_{stage.whole.value}")(replace(seat, part=stage.part), body)
@@ -472,12 +502,9 @@ class OpenedByLeader(Protocol):
 
     def sealed_answer(self, seat: Seat, roster: tuple[str, ...], body: bytes) -> Answer:
         verdict = self.opened(seat, roster, body)
-        sealed = leader_seal(seat.round, seat.secrets, self.told(seat.round, verdict), seat.rng)
+        told = seat.telling.finished(self.told(seat.round, verdict))
+        sealed = leader_seal(seat.round, seat.secrets, told, seat.rng)
         return Answer(body=sealed, roster=None if seat.roster else roster, verdict=verdict)
-
-    def told(self, round_: Round, verdict: Verdict) -> Verdict:  # noqa: ARG002 (what more a leader sees is up to it)
-        """What those who do not open the answer are told of a verdict."""
-        return verdict
 
     def answer_broadcast(self, seat: Seat, body: bytes) -> Answer:
         """Party: read what the leader found, and check it where the study names this member a checker."""
@@ -509,7 +536,8 @@ class OpenedByLeader(Protocol):
             complaint = "The ciphertexts are not those that the leader says it opened. This vault did not open them."
         else:
             found = self.opened(seat, told.roster, seat.shown)
-            if self.told(seat.round, found) == replace(told, checked=True):
+            mine = seat.telling.finished(self.told(seat.round, found))
+            if seat.telling.same(mine, replace(told, checked=True)):
                 return Answer(body=receipt, verdict=found)
             complaint = (
                 f"The leader's outcome ({told.ending.value}) is not what this vault finds in the same ciphertexts "

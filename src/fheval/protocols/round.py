@@ -429,16 +429,19 @@ class Verdict:
 
     A ratio is None where zero over zero came back: the form's denominator is zero or, whatever `verified` says of the
     others, the aggregator withheld it. A round without any other is undefined. `counts` are there where the parties
-    consented to learn them. `soundness_bits` and `hiding_bits` hold for the whole round: a wrong number is accepted
-    with that power of one half, and a guess at the denominators that is wrong by s octaves is told from the truth with
-    an advantage of at most s/hiding_bits. `answer` is the digest of the aggregator's answer, and `checked` says whether
-    the holder of this verdict opened it itself. `error` says why there is nothing, to the opener alone.
+    consented to learn them. Who has not opened the answer of a study with resamples has finished `numbers` in place of
+    the ratios, written by whoever knows the study. `soundness_bits` and `hiding_bits` hold for the whole round: a wrong
+    number is accepted with that power of one half, and a guess at the denominators that is wrong by s octaves is told
+    from the truth with an advantage of at most s/hiding_bits. `answer` is the digest of the aggregator's answer, and
+    `checked` says whether the holder of this verdict opened it itself. `error` says why there is nothing, to the opener
+    alone.
     """
 
     ending: Ending = Ending.RELEASED
     roster: tuple[str, ...]
     ratios: tuple[Fraction | float | None, ...] = ()
     counts: tuple[int, ...] = ()
+    numbers: bytes = b""
     verified: bool | None = None
     soundness_bits: float | None = None
     hiding_bits: int | None = None
@@ -492,6 +495,7 @@ class _WrittenVerdict(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
     roster: tuple[str, ...]
     ratios: tuple[str, ...]
     counts: tuple[int, ...]
+    numbers: bytes
     verified: bool | None
     soundness_bits: float | None
     hiding_bits: int | None
@@ -518,11 +522,11 @@ def leader_seal(round_: Round, secrets: PartySecrets, verdict: Verdict, rng: Ran
     """Leader: seal the verdict for the parties.
 
     It is filled up to a length that depends on the round alone, so that the aggregator sees neither the result nor
-    whether there is one.
+    whether there is one. Finished numbers come with a length of that kind already.
     """
     names = sum(len(party.encode()) + 5 for party in round_.parties)
     ratios = sum(_ratio_bytes(round_, form) * count for form, count in Counter(round_.forms).items())
-    room = _FIXED_BYTES + names + ratios + _COUNT_BYTES * round_.sums
+    room = _FIXED_BYTES + names + (len(verdict.numbers) or ratios + _COUNT_BYTES * round_.sums)
     plain = verdict_to_bytes(verdict)
     return SealedVerdict(
         round=round_.id, box=seal(secrets.seed, "verdict", round_.digest, plain=plain, rng=rng, room=room)
