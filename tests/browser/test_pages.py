@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from browser.chromium import Browser, Tab, installed, running
-from fheval import evaluate
+from fheval import Study, Table, evaluate
 from fheval.report.account import account_of
 from fheval.report.round_page import round_page
 from fheval_lab.clear import ClearEngine
@@ -21,10 +21,13 @@ from fheval_lab.reproduce.page import reproduction_page
 from reproduce_outcomes import every_outcome
 
 WHEN = datetime(2026, 11, 15, 12, 30, tzinfo=timezone.utc)
-PHONE, DESK = 390, 1200
+PHONE, DESK = 390, 1280
 # A4 less the page's margins, in pixels of which an inch has 96.
 SHEET = 672
-KINDS = ("round", "exact-round", "many-metrics", "reproduction")
+ROUNDS = ("round", "exact-round", "many-metrics", "models-and-groups", "curves")
+KINDS = (*ROUNDS, "reproduction")
+
+MODELS = {"new": 0.5, "old": 0.2}
 
 # The width that the page's content takes, beyond that of the window if it does not fit.
 CONTENT_WIDTH = "document.documentElement.scrollWidth"
@@ -32,7 +35,7 @@ CONTENT_WIDTH = "document.documentElement.scrollWidth"
 UNREADABLE = """
 [...document.querySelectorAll('body *')].filter(e =>
   [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()) &&
-  e.getClientRects().length && !e.closest('svg') && !e.closest('.stack thead') &&
+  e.getClientRects().length && !e.closest('svg') && !e.closest('.stack thead, .forest thead') &&
   (parseFloat(getComputedStyle(e).fontSize) < 11 ||
    (!e.closest('.scroll') && e.getBoundingClientRect().right > innerWidth + 1))
 ).map(e => e.outerHTML.slice(0, 120))
@@ -40,8 +43,34 @@ UNREADABLE = """
 # Letters of a plot as they are drawn, in pixels.
 SMALLEST_LETTERS = """
 Math.min(...[...document.querySelectorAll('svg text')].map(t =>
-  parseFloat(getComputedStyle(t).fontSize) * t.ownerSVGElement.getBoundingClientRect().width
-  / t.ownerSVGElement.viewBox.baseVal.width))
+  parseFloat(getComputedStyle(t).fontSize) * (t.ownerSVGElement.viewBox.baseVal.width ?
+    t.ownerSVGElement.getBoundingClientRect().width / t.ownerSVGElement.viewBox.baseVal.width : 1)))
+"""
+# Each visible text's colour, the one behind it, whether it counts as large, and some of it.
+TEXTS = """
+[...document.querySelectorAll('body *')].filter(e =>
+  [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()) && e.getClientRects().length
+).map(e => {
+  const own = getComputedStyle(e), size = parseFloat(own.fontSize);
+  let behind = e;
+  while (behind && /rgba\\(0, 0, 0, 0\\)|transparent/.test(getComputedStyle(behind).backgroundColor))
+    behind = behind.parentElement;
+  return [e.closest('svg') ? own.fill : own.color,
+    behind ? getComputedStyle(behind).backgroundColor : 'rgb(255, 255, 255)',
+    size >= 24 || (size >= 18.66 && own.fontWeight >= 700), e.textContent.trim().slice(0, 40)];
+})
+"""
+# Pictures that neither say what they show nor stand beside the numbers that they draw.
+SPEECHLESS = """
+[...document.querySelectorAll('svg')].filter(s => !s.parentElement.closest('svg') &&
+  !((s.getAttribute('role') === 'img' && (s.getAttribute('aria-label') || '').length > 40) ||
+    s.getAttribute('aria-hidden') === 'true' || s.closest('td[aria-hidden], tfoot[aria-hidden], .legend'))
+).map(s => s.outerHTML.slice(0, 100))
+"""
+# Forest bars are drawn beside their numbers; this is how many rows lack them.
+BARS_WITHOUT_NUMBERS = """
+[...document.querySelectorAll('.forest tbody tr')].filter(r => !r.querySelector('th[scope=row]').textContent ||
+  !r.querySelector('td.number').textContent).length
 """
 
 
@@ -67,10 +96,23 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         result = evaluate(parties, decision_points=20, engine=ClearEngine(), **options)  # type: ignore[arg-type]
         return round_page(account_of(result, [long_name]), WHEN)
 
+    def table(rows: int) -> Table:
+        labels = rng.integers(0, 2, rows)
+        scores = {name: np.clip(part * labels + (1 - part) * rng.random(rows), 0, 1) for name, part in MODELS.items()}
+        return Table.of(labels, scores, groups=[["F", "M"][row % 2] for row in range(rows)])
+
+    tables = [table(60) for _ in range(3)]
+
+    def compared(**options: object) -> str:
+        study = Study.of(name="sepsis-2026", models=tuple(MODELS), decision_points=20, **options)  # type: ignore[arg-type]
+        return round_page(account_of(evaluate(tables, study=study, engine=ClearEngine()), [long_name]), WHEN)
+
     texts = {
         "round": told(),
         "exact-round": told(protocol="padded-verified"),
         "many-metrics": told(metrics=["auc", "f1@0.5", "brier"], ci=0.95, replicates=40),
+        "models-and-groups": compared(metrics=["auc", "recall@0.3"], interval=0.95, replicates=40, group_column="sex"),
+        "curves": compared(release="curve", reveals="counts"),
         "reproduction": reproduction_page(every_outcome(), WHEN),
     }
     for kind, text in texts.items():
@@ -99,10 +141,52 @@ def test_it_fits_a_phone(browser: Browser, pages: dict[str, Path], kind: str) ->
     assert tab.evaluate(UNREADABLE) == []
 
 
-def test_plots_can_be_read_on_a_phone(browser: Browser, pages: dict[str, Path]) -> None:
-    tab = browser.open(pages["reproduction"].as_uri(), width=PHONE)
-    assert tab.evaluate("document.querySelectorAll('figure').length") == 6
+@pytest.mark.parametrize(("kind", "figures"), [("reproduction", 6), ("curves", 5), ("models-and-groups", 3)])
+def test_plots_can_be_read_on_a_phone(browser: Browser, pages: dict[str, Path], kind: str, figures: int) -> None:
+    tab = browser.open(pages[kind].as_uri(), width=PHONE)
+    assert tab.evaluate("document.querySelectorAll('figure').length") == figures
     assert tab.evaluate(SMALLEST_LETTERS) > 9.5
+
+
+@pytest.mark.parametrize("width", [PHONE, DESK])
+@pytest.mark.parametrize("kind", ROUNDS)
+def test_the_first_screen_has_number_interval_and_picture(
+    browser: Browser, pages: dict[str, Path], kind: str, width: int
+) -> None:
+    """Whole numbers and intervals, and of a picture enough to see what it is, above the fold of 844 pixels."""
+    tab = browser.open(pages[kind].as_uri(), width=width)
+    bottoms = tab.evaluate("[...document.querySelectorAll('.figure')].map(e => e.getBoundingClientRect().bottom)")
+    assert bottoms
+    assert max(bottoms) < 844
+    if kind in ("many-metrics", "models-and-groups"):
+        assert tab.evaluate("document.querySelector('.headline .interval').getBoundingClientRect().bottom") < 844
+    first = tab.evaluate("(r => [r.top, r.bottom])(document.querySelector('figure').getBoundingClientRect())")
+    assert first[1] < 844 or (first[0] < 500 if width == PHONE else first[0] < 300), first
+    assert tab.evaluate("document.querySelector('.eyebrow').textContent.includes('15 November 2026')")
+
+
+@pytest.mark.parametrize("look", ["light", "dark", "print"])
+@pytest.mark.parametrize("width", [PHONE, DESK])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_text_stands_out_from_what_is_behind_it(
+    browser: Browser, pages: dict[str, Path], kind: str, width: int, look: str
+) -> None:
+    """WCAG 2.1 AA: 4.5 to 1, for large letters 3 to 1."""
+    tab = browser.open(pages[kind].as_uri(), width=width, dark=look == "dark")
+    if look == "print":
+        tab.call("Emulation.setEmulatedMedia", media="print")
+    texts = tab.evaluate(TEXTS)
+    assert len(texts) > 20
+    faint = [text for *colours, large, text in texts if ratio(*colours) < (3 if large else 4.5)]
+    assert faint == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_picture_has_words(browser: Browser, pages: dict[str, Path], kind: str) -> None:
+    tab = browser.open(pages[kind].as_uri(), width=DESK)
+    assert tab.evaluate("document.querySelectorAll('svg').length") > 0
+    assert tab.evaluate(SPEECHLESS) == []
+    assert tab.evaluate(BARS_WITHOUT_NUMBERS) == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -122,7 +206,7 @@ def test_it_prints(browser: Browser, pages: dict[str, Path], kind: str) -> None:
     printed = tab.pdf()
     assert printed.startswith(b"%PDF-")
     sheets = len(re.findall(rb"/Type\s*/Page\b", printed))
-    assert 1 <= sheets <= (12 if kind == "reproduction" else 2)
+    assert 1 <= sheets <= {"reproduction": 12, "curves": 5, "models-and-groups": 4}.get(kind, 3)
     tab.call("Emulation.setEmulatedMedia", media="print")
     tab.call("Emulation.setDeviceMetricsOverride", width=SHEET, height=1000, deviceScaleFactor=1, mobile=False)
     assert tab.evaluate(CONTENT_WIDTH) <= SHEET
@@ -137,6 +221,8 @@ def test_it_prints(browser: Browser, pages: dict[str, Path], kind: str) -> None:
         ("<p style='font-size:6px'>small</p>", "unreadable"),
         ("<script>throw new Error('broken')</script>", "errors"),
         ("<img src='missing.png'>", "requests"),
+        ("<p style='color:#999'>faint</p>", "faint"),
+        ("<svg role=img aria-label=plot></svg>", "speechless"),
     ],
 )
 def test_a_page_with_a_flaw_is_seen_as_such(browser: Browser, tmp_path: Path, flaw: str, check: str) -> None:
@@ -149,6 +235,8 @@ def test_a_page_with_a_flaw_is_seen_as_such(browser: Browser, tmp_path: Path, fl
         "unreadable": tab.evaluate(UNREADABLE) != [],
         "errors": tab.errors != [],
         "requests": tab.requests != [page.as_uri()],
+        "faint": any(ratio(*colours) < 4.5 for *colours, _, _ in tab.evaluate(TEXTS)),
+        "speechless": tab.evaluate(SPEECHLESS) != [],
     }
     assert found[check]
 
@@ -173,7 +261,11 @@ def contrast(tab: Tab, selector: str) -> float:
     found = tab.evaluate(f"(e => e && getComputedStyle(e).color)(document.querySelector('{selector}'))")
     if found is None:
         return 21.0
-    values = [luminance(rgb(each)) for each in (found, tab.evaluate("getComputedStyle(document.body).backgroundColor"))]
+    return ratio(found, tab.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+
+def ratio(front: str, behind: str) -> float:
+    values = [luminance(rgb(each)) for each in (front, behind)]
     return (max(values) + 0.05) / (min(values) + 0.05)
 
 

@@ -160,7 +160,7 @@ def test_people_see_a_panel_with_the_digits_that_mean_something(
 def test_an_exact_release_warns_of_what_it_reveals(fheval: Session, parties: list[str]) -> None:
     done = fheval("evaluate", *parties, "--protocol", "padded-verified")
     words = " ".join(done.out.replace("│", " ").split())
-    assert "says more than the AUC" in words
+    assert "says more than the number" in words
     assert "verified yes, soundness 2^-81.8" in words
     assert re.search(r"0\.\d{6} exact ", words)
 

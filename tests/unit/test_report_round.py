@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fheval import evaluate
+from fheval import Grid, Study, Table, evaluate
 from fheval.evaluation import Result
 from fheval.protocols import PROTOCOLS
-from fheval.report.account import account_of
+from fheval.protocols.base import Words
+from fheval.report.account import account_of, file_names
+from fheval.report.curves import roc_trace
 from fheval.report.round_page import round_page
-from fheval.report.wording import shown_auc, warning
+from fheval.report.wording import metric_in_words, shown_auc, warning
 from fheval_lab.clear import ClearEngine
 
 WHEN = datetime(2026, 11, 15, 12, 30, tzinfo=timezone.utc)
@@ -63,12 +67,12 @@ def test_the_page_tells_the_figure_the_roles_and_the_warning_of_the_release(prot
     text = " ".join(read(round_page(account_of(done), WHEN)).text)
     assert shown_auc(done) in text
     assert protocol in text
-    for role in ("each party", "leader, one of them", "aggregator", "opening the result"):
+    for role in (*(view.who for view in PROTOCOLS[protocol].words.views), "the aggregator", "opening the result"):
         assert role in text
     exact = done.precision == "exact"
     assert (warning(done) is not None) == exact
     assert (str(warning(done)) in text) == exact
-    assert "2026-11-15 12:30" in text
+    assert "15 November 2026, 12:30 UTC" in text
 
 
 def test_a_rounded_release_shows_no_digit_too_many() -> None:
@@ -83,9 +87,93 @@ def test_several_metrics_are_all_there() -> None:
     text = " ".join(read(round_page(account_of(done), WHEN)).text)
     assert "Metrics over all parties" in text
     for row in done.results:
-        assert row.metric in text
+        assert metric_in_words(row.metric) in text
         assert f"{row.value:.4f}" in text
         assert f"{row.low:.4f} to {row.high:.4f}" in text
+
+
+def releases() -> Iterator[tuple[str, str]]:
+    """Every protocol with every release that it has."""
+    for name, protocol in PROTOCOLS.items():
+        yield name, "ratios"
+        if protocol.counts is not None:
+            yield name, "curve"
+
+
+@pytest.mark.parametrize(("protocol", "release"), list(releases()))
+def test_who_learnt_what_is_told_in_the_words_of_the_protocol_that_ran(protocol: str, release: str) -> None:
+    ran = PROTOCOLS[protocol] if release == "ratios" else PROTOCOLS[protocol].counts
+    assert ran is not None
+    study = Study.of(name="trial", protocol=protocol, decision_points=20, release=release, reveals="counts")
+    done = evaluate(parties(), study=study, engine=ClearEngine())
+    text = " ".join(" ".join(read(round_page(account_of(done), WHEN)).text).split())
+    for told in (*(view.sees for view in ran.words.views), ran.words.together, ran.words.upload, *ran.words.steps):
+        assert told in text
+    others = {each.together for each in all_words()} - {ran.words.together}
+    assert not [other for other in others if other not in ran.words.together and other in text]
+    assert "not the result" in text
+    assert ("global counts at every decision point, from which" in text) == (release == "curve")
+    assert "Study trial" in text
+
+
+def all_words() -> Iterator[Words]:
+    for protocol in PROTOCOLS.values():
+        yield protocol.words
+        if protocol.counts is not None:
+            yield protocol.counts.words
+
+
+def test_a_released_curve_is_drawn() -> None:
+    done = evaluate(parties(), release="curve", allow_curves=True, decision_points=20, engine=ClearEngine())
+    page = round_page(account_of(done), WHEN)
+    for title in ("ROC", "Precision and recall", "Calibration", "Decision curve"):
+        assert f"<h3>{title}</h3>" in page
+    (curve,) = done.curves
+    drawn = roc_trace(curve)
+    assert (list(drawn.x), list(drawn.y)) == tuple(each.tolist() for each in curve.roc())
+
+
+def test_net_benefit_of_a_curve_is_that_of_its_definition() -> None:
+    rows = parties()
+    done = evaluate(rows, release="curve", allow_curves=True, decision_points=Grid.even(11), engine=ClearEngine())
+    labels, scores = (np.concatenate(part) for part in zip(*rows, strict=True))
+    points, benefit, everyone = done.curves[0].net_benefit()
+    for point, found, all_of_them in zip(points, benefit, everyone, strict=True):
+        called, odds = scores > point, point / (1 - point)
+        true, false = np.mean(called & (labels == 1)), np.mean(called & (labels == 0))
+        assert found == pytest.approx(true - false * odds)
+        assert all_of_them == pytest.approx(np.mean(labels) - np.mean(labels == 0) * odds)
+
+
+def test_differences_stand_apart_with_their_p_values() -> None:
+    rng = np.random.default_rng(3)
+    tables = []
+    for _ in range(3):
+        labels = rng.integers(0, 2, 80)
+        good = np.clip(0.6 * labels + 0.4 * rng.random(80), 0, 1)
+        tables.append(Table.of(labels, {"new": good, "old": rng.random(80), "same": good}))
+    done = evaluate(tables, ci=0.9, replicates=99, decision_points=20, engine=ClearEngine())
+    page = round_page(account_of(done), WHEN)
+    assert page.index("Differences between models") > page.index("new")
+    assert "p ≤ 0.02" in page
+    # Equal models differ by nothing: rounding must not leave a sign before a zero.
+    assert not re.search(r"[-−]0\.0+\b", re.sub("<style>.*?</style>", "", page, flags=re.DOTALL))
+
+
+@pytest.mark.parametrize("ci", [None, 0.95])
+def test_no_column_is_empty(ci: float | None) -> None:
+    page = round_page(account_of(result(metrics=["auc", "f1@0.5"], ci=ci)), WHEN)
+    for table in re.findall(r"<table.*?</table>", page, flags=re.DOTALL):
+        heads = re.findall(r"<th[^>]*scope=.col[^>]*>(.*?)</th>", table)
+        rows = re.findall(r"<tr[^>]*><th[^>]*scope=.row[^>]*>.*?</tr>", table, flags=re.DOTALL)
+        cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, flags=re.DOTALL) for row in rows]
+        assert heads
+        assert all(any(column) for column in zip(*cells, strict=True))
+
+
+def test_files_of_one_name_are_told_apart() -> None:
+    assert file_names([Path("a/s.csv"), Path("b/s.csv")]) == ["a/s.csv", "b/s.csv"]
+    assert file_names([Path("s.csv"), Path("s.csv")]) == ["s.csv"]
 
 
 def test_a_metric_without_value_says_why() -> None:

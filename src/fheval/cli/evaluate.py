@@ -90,9 +90,9 @@ def run_and_deliver(
     if json is not None:
         write_json(json, result.to_dict())
     if report is not None:
-        from fheval.report.account import account_of
+        from fheval.report.account import account_of, file_names
 
-        write_page(report, account_of(result, [file.name for file in files]))
+        write_page(report, account_of(result, file_names(files)))
     if json != STANDARD_OUTPUT:
         _show(study, result, quiet=quiet, written=json is not None)
 

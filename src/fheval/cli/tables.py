@@ -17,6 +17,8 @@ from fheval.report.wording import (
     binning_in_words,
     decimals,
     duration,
+    fixed,
+    p_in_words,
     release_in_words,
     shown_auc,
     shown_with_binning,
@@ -65,7 +67,7 @@ def numbers_table(result: Result) -> Table:
         ("group", lambda row: row.group or ""),
         ("value", lambda row: _value(result, row)),
         (_interval_heading(result), lambda row: _interval(result, row)),
-        ("p", lambda row: "" if row.p_value is None else f"{row.p_value:.2g}"),
+        ("p", lambda row: "" if row.p_value is None else p_in_words(row.p_value, row.resamples).removeprefix("p = ")),
         ("remark", lambda row: row.error or row.note or ""),
     ]
     kept = [(heading, cell) for heading, cell in columns if any(cell(row) for row in result.results)]
@@ -82,7 +84,7 @@ def _interval_heading(result: Result) -> str:
 
 
 def _figure(result: Result, row: Row, number: float | None) -> str:
-    return "" if number is None else f"{number:.{_digits(result, row)}f}"
+    return "" if number is None else fixed(number, _digits(result, row))
 
 
 def _value(result: Result, row: Row) -> str:

@@ -21,6 +21,8 @@ _RATE = (0.0, 1.0)
 _POWER = re.compile("10[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]")
 # Beyond this odds of harm to benefit are out of any use, and net benefit of a useless model falls without end.
 _LARGEST_THRESHOLD = 0.99
+# A remark of so many letters stays on one line.
+_SHORT = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +121,11 @@ def decision_curve(
     caption: str | None = None,
 ) -> Element:
     """Net benefit against the probability from which one would act, beside acting on all and on none."""
-    kept = [_usual(each) for each in traces]
-    best = max((max(each.y, default=0.0) for each in kept), default=0.0)
-    all_of_them = [] if treat_all is None else [_usual(treat_all)]
-    best = max([best, *(max(each.y, default=0.0) for each in all_of_them)])
+    everyone = [] if treat_all is None else [treat_all]
+    top = _step_above(max((y for each in (*traces, *everyone) for y in each.y), default=0.0))
+    # Further down lies nothing but harm, and it would leave no room for what is worth a look.
+    bottom = -top / 4
+    kept, all_of_them = ([_above(_usual(each), bottom) for each in part] for part in (traces, everyone))
     return plot(
         [
             *(each.series() for each in kept),
@@ -130,8 +133,7 @@ def decision_curve(
             Series("act on none", ((0.0, 0.0), (1.0, 0.0)), reference=True),
         ],
         Axis("threshold probability", bounds=_RATE),
-        # Further down lies nothing but harm, and it would leave no room for what is worth a look.
-        Axis("net benefit", bounds=(-_step_above(best) / 4, _step_above(best))),
+        Axis("net benefit", bounds=(bottom, top)),
         title=title,
         caption=caption
         or "True positives less the false ones, weighed by the odds of the threshold, per row. A model is of use where "
@@ -146,6 +148,18 @@ def _usual(trace: Trace) -> Trace:
         [list(values)[number] for number in kept if values] for values in (trace.x, trace.y, trace.low, trace.high)
     )
     return Trace(trace.name, *parts)
+
+
+def _above(trace: Trace, bottom: float) -> Trace:
+    """A line up to where it falls below the axis for good."""
+    last = max((number for number, y in enumerate(trace.y) if y >= bottom), default=0)
+    if last + 1 >= len(trace.y):
+        return trace
+    (x, y), (next_x, next_y) = ((trace.x[each], trace.y[each]) for each in (last, last + 1))
+    crossing = x + (next_x - x) * (y - bottom) / (y - next_y)
+    ends = [list(values)[: last + 1] for values in (trace.low, trace.high)]
+    banded = [[*end, bottom] if end else [] for end in ends]
+    return Trace(trace.name, [*list(trace.x)[: last + 1], crossing], [*list(trace.y)[: last + 1], bottom], *banded)
 
 
 def _step_above(value: float) -> float:
@@ -188,7 +202,7 @@ def forest(
         element("tfoot", axis, aria_hidden="true"),
         class_="forest",
     )
-    return element("figure", table, element("figcaption", caption), class_="drawn")
+    return element("figure", table, element("figcaption", caption) if caption else None, class_="drawn")
 
 
 def _forest_row(each: Estimate, scale: Scale, columns: Sequence[str], *, zero: bool) -> Element:
@@ -197,9 +211,16 @@ def _forest_row(each: Estimate, scale: Scale, columns: Sequence[str], *, zero: b
         element("th", each.name, scope="row"),
         element("td", _bar(each, scale, zero=zero), class_="bar", aria_hidden="true"),
         element("td", each.text or "none", class_="number"),
-        [element("td", getattr(each, name), class_="number" if name == "interval" else "remark") for name in columns],
+        [
+            element("td", getattr(each, name), class_="number" if name == "interval" else _remark(each.remark))
+            for name in columns
+        ],
         class_="whole" if each.whole else None,
     )
+
+
+def _remark(text: str) -> str:
+    return "remark short" if len(text) <= _SHORT else "remark"
 
 
 def _scale(estimates: Sequence[Estimate], *, zero: bool, limits: tuple[float, float] | None) -> Scale:

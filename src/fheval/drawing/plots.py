@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil, floor, log10
 
 from fheval.drawing.markup import Content, Element, element
@@ -131,10 +132,13 @@ class Series:
         """The numbers of the points that get a marker."""
         if self.reference and len(self.points) > 1:
             return ()
-        last = len(self.points) - 1
-        if not self.curve or last < _FEW_MARKERS:
+        if not self.curve or len(self.points) <= _FEW_MARKERS:
             return range(len(self.points))
-        return sorted({round(step * last / (_FEW_MARKERS - 1)) for step in range(1, _FEW_MARKERS - 1)})
+        along = [0.0]
+        for (x, y), (next_x, next_y) in pairwise(self.points):
+            along.append(along[-1] + abs(next_x - x) + abs(next_y - y))
+        places = [along[-1] * step / (_FEW_MARKERS - 1) for step in range(1, _FEW_MARKERS - 1)]
+        return sorted({min(range(len(along)), key=lambda one: abs(along[one] - place)) for place in places})
 
     def colour(self, number: int) -> str:
         return _REFERENCE_COLOUR if self.reference else _COLOURS[number % len(_COLOURS)]

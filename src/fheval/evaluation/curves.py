@@ -53,6 +53,20 @@ class Curve:
         means = units[some] / (samples[some] * float(1 << PROBABILITY_BITS))
         return means, positives[some] / samples[some], samples[some]
 
+    def net_benefit(self) -> tuple[Floats, Floats, Floats]:
+        """At every decision point below 1: the threshold, the net benefit of the model, and that of acting on all.
+
+        TP/n − FP/n·θ/(1 − θ), for scores that are probabilities.
+        """
+        samples = int(self.tp[-1] + self.fp[-1])
+        if self.grid.scores == "any" or not samples:
+            raise UndefinedMetric("There is no net benefit of no samples, or of scores that are not probabilities.")
+        below = self.grid.points < 1
+        points = self.grid.points[below]
+        odds = points / (1 - points)
+        benefit = (self.tp[below] - self.fp[below] * odds) / samples
+        return points, benefit, (int(self.tp[-1]) - int(self.fp[-1]) * odds) / samples
+
     def auc(self) -> float:
         self._require_classes("auc")
         t, f = (self.tp[1:] + self.tp[:-1]).tolist(), np.diff(self.fp).tolist()

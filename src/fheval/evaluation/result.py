@@ -19,11 +19,14 @@ from fheval.errors import ConfigError, UndefinedMetric
 from fheval.evaluation.curves import CURVE_METRICS, Curve, read_curves
 from fheval.metrics.registry import Spec
 from fheval.metrics.statistics import PROBABILITY_BITS
-from fheval.protocols.round import Verdict
+from fheval.protocols.round import Round, Verdict
 from fheval.study import EXACT, Evaluation, Slice, Study, fewest_replicates
 from fheval.version import __version__
 
 MACRO = "macro"
+
+# What a result names where no FHE library took part.
+NO_ENGINE = "none"
 
 Ratios = Sequence[Fraction | float | None]
 
@@ -36,8 +39,9 @@ class Row:
     rounding of the release leaves the value, "exact" where nothing was rounded. `binning` is how far counting at
     decision points may have moved it: what it is of the scores themselves lies within `binning` and the precision of
     it. None where there is no such error, or a protocol that answers one number left it unknown. `p_value` is there for
-    the difference of two models. `error` says why a metric is undefined, `note` that it was suppressed or what else
-    to know. `verified` is None where the protocol verifies nothing; False for a number that came back as nothing, which
+    the difference of two models; it and an interval rest on so many `resamples`. `error` says why a metric is
+    undefined, `note` that it was suppressed or what else to know. `verified` is None where the protocol verifies
+    nothing; False for a number that came back as nothing, which
     an aggregator can feign.
     """
 
@@ -51,6 +55,7 @@ class Row:
     precision: float | Literal["exact"] | None = None
     binning: float | None = None
     p_value: float | None = None
+    resamples: int | None = None
     note: str | None = None
     error: str | None = None
     verified: bool | None = None
@@ -67,7 +72,9 @@ class Row:
             "high": self.high,
             "binning": self.binning,
         }
-        extra = {name: getattr(self, name) for name in ("precision", "p_value", "note", "error", "verified")}
+        extra = {
+            name: getattr(self, name) for name in ("precision", "p_value", "resamples", "note", "error", "verified")
+        }
         return fields | {name: value for name, value in extra.items() if value is not None}
 
 
@@ -80,7 +87,7 @@ class Result:
     parties under "party", and the work of the leader (set-up included), of the aggregator, what of it came after the
     last upload ("online"), and one decryption. `bytes` has one party's upload (mean), the leader's, its public keys,
     which travel once an epoch, and the aggregator's answer. `rows` are those of all parties, known where they are in
-    one process, and not in the JSON.
+    one process; they and the `study` are not in the JSON.
     """
 
     protocol: str
@@ -93,10 +100,11 @@ class Result:
     verified: bool | None
     soundness_bits: float | None
     hiding_bits: int | None
-    seconds: dict[str, float]
-    bytes: dict[str, int]
+    seconds: dict[str, float] = field(default_factory=dict)
+    bytes: dict[str, int] = field(default_factory=dict)
     curves: tuple[Curve, ...] = ()
     rows: int = field(default=0, repr=False)
+    study: Study | None = field(default=None, repr=False)
     fheval: str = __version__
 
     @property
@@ -126,7 +134,7 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields of the JSON contract, plain values only; some of them only where there is something to say."""
-        fields: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__ if name != "rows"}
+        fields: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__ if name not in ("rows", "study")}
         fields["results"] = [row.to_dict() for row in self.results]
         fields["curves"] = [curve_fields(curve) for curve in self.curves]
         for name in ("hiding_bits", "confidence", "curves"):
@@ -135,6 +143,26 @@ class Result:
         fields["binning"] = self.binning
         row = only_auc(self.results)
         return fields if row is None else {**fields, "auc": row.value}
+
+
+def round_result(study: Study, round_: Round, verdict: Verdict, rows: Sequence[Row] | None = None) -> Result:
+    """A round's result as every member holds it: without what it cost the others, which nobody knows."""
+    told = tuple(result_rows(study, round_.groups, verdict) if rows is None else rows)
+    curve = study.release == "curve"
+    return Result(
+        protocol=round_.protocol,
+        engine=NO_ENGINE if curve else round_.engine,
+        parties=len(verdict.roster),
+        decision_points=len(study.grid),
+        results=told,
+        precision=EXACT if round_.precision is None or curve else round_.precision,
+        confidence=study.interval,
+        verified=all_verified(verdict, told),
+        soundness_bits=verdict.soundness_bits,
+        hiding_bits=verdict.hiding_bits,
+        study=study,
+        curves=tuple(read_curves(study, round_.groups, verdict.counts)) if curve else (),
+    )
 
 
 def only_auc(rows: Iterable[Row]) -> Row | None:
@@ -167,13 +195,18 @@ class Estimate:
         return not isnan(self.value)
 
     @property
+    def kept(self) -> int:
+        """In how many resamples it is defined and came."""
+        return len(self.replicates) - self.lost
+
+    @property
     def lost(self) -> int:
         """In how many resamples it is undefined, for instance for want of a class, or was withheld."""
         return int(np.isnan(self.replicates).sum())
 
     def carries(self, level: float) -> bool:
         """Whether enough resamples came for an interval of this level."""
-        return len(self.replicates) - self.lost >= fewest_replicates(level)
+        return self.kept >= fewest_replicates(level)
 
     def interval(self, level: float) -> tuple[float, float]:
         """The percentile interval: the middle `level` of the resamples in which the number is defined.
@@ -321,6 +354,7 @@ def _row(study: Study, spec: Spec, where: Slice, estimate: Estimate) -> Row:
         high=high,
         precision=EXACT if study.precision is None and not estimate.width else estimate.width,
         binning=estimate.binning,
+        resamples=None if low is None else estimate.kept,
         note=note,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import msgspec
@@ -11,10 +11,9 @@ import msgspec
 from fheval.counting import UNNAMED, Counts, Grid, Table, TableColumns, TableSource
 from fheval.engines import Engine, load_engine
 from fheval.errors import CohortTooSmall, ConfigError, InputError, UndefinedMetric
-from fheval.evaluation.curves import read_curves
 from fheval.evaluation.declaration import declare_groups
 from fheval.evaluation.parties import PartyData, named_parties
-from fheval.evaluation.result import Result, Row, all_verified, result_rows, suppressed_rows
+from fheval.evaluation.result import Result, Row, result_rows, round_result, suppressed_rows
 from fheval.evaluation.tally import tally_party
 from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE, group_sizes
 from fheval.metrics.registry import auc_contribution
@@ -29,10 +28,7 @@ from fheval.protocols.round import (
     new_round_id,
 )
 from fheval.secrets import Randomness, SystemRandomness, derive, integer_below, new_seed
-from fheval.study import DEFAULT_REPLICATES, EXACT, Study
-
-# What a result names where no FHE library took part.
-NO_ENGINE = "none"
+from fheval.study import DEFAULT_REPLICATES, Study
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,22 +335,11 @@ def _which_are_undefined(study: Study, error: UndefinedMetric) -> UndefinedMetri
 def _result(study: Study, round_: Round, verdict: Verdict, watch: Watch, rows: Sequence[Row], samples: int) -> Result:
     """Put together what came out and what it cost."""
     seconds, sizes = watch.seconds, watch.sizes
-    parties = len(verdict.roster)
     uploads = sizes["party_upload"]
-    curve = study.release == "curve"
-    return Result(
-        protocol=round_.protocol,
-        engine=NO_ENGINE if curve else round_.engine,
-        parties=parties,
-        decision_points=len(study.grid),
-        results=tuple(rows),
-        precision=EXACT if round_.precision is None or curve else round_.precision,
-        confidence=study.interval,
-        verified=all_verified(verdict, rows),
-        soundness_bits=verdict.soundness_bits,
-        hiding_bits=verdict.hiding_bits,
+    return replace(
+        round_result(study, round_, verdict, rows),
         seconds={
-            "party": (seconds["counting"] + seconds["party"]) / parties,
+            "party": (seconds["counting"] + seconds["party"]) / len(verdict.roster),
             "leader": seconds["leader"],
             "aggregator": seconds["aggregator"],
             "online": watch.online,
@@ -367,5 +352,4 @@ def _result(study: Study, round_: Round, verdict: Verdict, watch: Watch, rows: S
             "result": sum(sizes["result"]),
         },
         rows=samples,
-        curves=tuple(read_curves(study, round_.groups, verdict.counts)) if curve else (),
     )

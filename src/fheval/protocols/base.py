@@ -137,17 +137,29 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What `who` sees in a round, for people; its time and bytes are kept under `role`."""
+
+    role: str
+    who: str
+    sees: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
     """A protocol for people who will read no formula.
 
-    `aggregator` completes "an aggregator that …", `upload` and `leader_upload` say what it gets, `steps` tell how a
-    round goes once the parties have counted. An exact release is `exact` so, to so many decimals.
+    `aggregator` completes "an aggregator that …", `upload` and `leader_upload` say what it gets, `views` what the other
+    roles see, `together` who learns more by working together. `steps` tell how a round goes once the parties have
+    counted. An exact release is `exact` so, to so many decimals.
     """
 
     summary: str
     aggregator: str
     upload: str
     leader_upload: str
+    views: tuple[View, ...]
+    together: str
     steps: tuple[str, ...]
     exact: str = "exact"
     exact_decimals: int = 6

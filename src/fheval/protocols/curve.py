@@ -22,7 +22,7 @@ from fheval.engines import Engine, Parameters
 from fheval.engines.parameters import plain_moduli
 from fheval.errors import CapacityError, RemoteProtocolError, VerificationFailed
 from fheval.protocols import base, padding
-from fheval.protocols.base import Answer, Asked, OpenedByLeader, Playing, Seat, Words
+from fheval.protocols.base import Answer, Asked, OpenedByLeader, Playing, Seat, View, Words
 from fheval.protocols.round import AGGREGATOR, IntegerVector, PartySecrets, PublicSetup, Round, Verdict, from_this_round
 from fheval.secrets import Randomness, Secret, derive, nonzero_residue
 from fheval.wire import Blob, Message, decode
@@ -132,6 +132,19 @@ class CountsRelease(OpenedByLeader):
         aggregator="follows the protocol, and is curious",
         upload="numbers under one-time pads",
         leader_upload="nothing but the sealed counts for the other parties",
+        views=(
+            View(
+                role="party",
+                who="each party",
+                sees="its own rows, and the global counts at every decision point, from which every curve follows",
+            ),
+            View(
+                role="leader",
+                who="the leader, one of them",
+                sees="the same; it can derive every pad, and gets the sum of the uploads, not any one of them",
+            ),
+        ),
+        together=padding.TOGETHER,
         steps=(
             "It hides the counts under a one-time pad, random numbers that nobody but the leader can derive as well, "
             "and sends them. The aggregator adds up what it gets, which is as random as each part.",

@@ -21,7 +21,7 @@ from fheval.engines.parameters import bfv_linear
 from fheval.errors import CapacityError, EngineError, LocalProtocolError, RemoteProtocolError, UndefinedMetric
 from fheval.field import Residues
 from fheval.protocols import base, curve, padding
-from fheval.protocols.base import Answer, Asked, OpenedByLeader, Playing, Protocol, Seat, Stage, Step, Words
+from fheval.protocols.base import Answer, Asked, OpenedByLeader, Playing, Protocol, Seat, Stage, Step, View, Words
 from fheval.protocols.padding import Factors, PadSheet, SlotPlan, packed_size
 from fheval.protocols.release import RoundedRelease, exact_primes, exact_ratio
 from fheval.protocols.round import (
@@ -386,6 +386,15 @@ class Padded(OpenedByLeader):
         aggregator="follows the protocol, and is curious",
         upload="numbers under one-time pads",
         leader_upload="public keys and the pads' encrypted sum",
+        views=(
+            View(role="party", who="each party", sees="its own rows, and the result"),
+            View(
+                role="leader",
+                who="the leader, one of them",
+                sees="the same; it makes the keys and can derive every pad, and gets nobody's upload",
+            ),
+        ),
+        together=padding.TOGETHER,
         steps=(_PAD, _PADS, _OPEN),
     )
     batch = True

@@ -36,7 +36,7 @@ from fheval.engines.parameters import bfv_linear, plain_moduli
 from fheval.errors import CapacityError, UndefinedMetric, VerificationFailed
 from fheval.field import Residues
 from fheval.protocols import base, curve, padded, padding
-from fheval.protocols.base import Option, Protocol, Seat, Words
+from fheval.protocols.base import Option, Protocol, Seat, View, Words
 from fheval.protocols.padded import PaddedCounts, PaddedResult, SlotLayout
 from fheval.protocols.padding import SlotPlan
 from fheval.protocols.release import MOST_PRIMES, exact_primes, exact_ratio
@@ -266,6 +266,16 @@ class PaddedVerified(padded.Padded):
         aggregator="may do anything: a forged result is refused",
         upload=padded.Padded.words.upload,
         leader_upload=padded.Padded.words.leader_upload,
+        views=(
+            padded.Padded.words.views[0],
+            View(
+                role="leader",
+                who="the leader, one of them",
+                sees="its own rows and the exact fractions, whatever decimals the others are told; it makes the keys "
+                "and can derive every pad, and gets nobody's upload",
+            ),
+        ),
+        together=f"{padding.TOGETHER} Any party that tells the aggregator the secret maps lets it pass off a forgery.",
         steps=(
             "It passes them through secret linear maps, others for each of several prime numbers, that all parties can "
             "derive and the aggregator cannot.",

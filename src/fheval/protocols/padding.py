@@ -46,6 +46,12 @@ PadSheet = tuple[Blob, ...]
 # The left and the right factors of all products.
 Factors = tuple[Residues, Residues]
 
+# For people: who learns more by working together.
+TOGETHER = (
+    "A party and the aggregator together learn the result and nothing about the other parties. The leader, or a party "
+    "that checks results, and the aggregator together learn everybody's counts."
+)
+
 # A residue of 46 bits travels as three 16-bit limbs.
 BYTES_PER_VALUE = 6
 _LIMBS = 3

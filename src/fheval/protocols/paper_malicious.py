@@ -335,6 +335,8 @@ class PaperMalicious(PaperSemiHonest):
         aggregator="may do anything: a forged result is refused",
         upload=PaperSemiHonest.words.upload,
         leader_upload=PaperSemiHonest.words.leader_upload,
+        views=PaperSemiHonest.words.views,
+        together=f"{PaperSemiHonest.words.together} Such a party can also help it to pass off a forged result.",
         steps=(
             "It multiplies the counts by secret factors, adds masks that cancel over the parties, splits them into "
             "shares and permutes these, all of it in ways that the aggregator does not know.",

@@ -18,7 +18,7 @@ from fheval.engines import Ciphertext, Engine, Parameters
 from fheval.engines.parameters import CKKS_PAPER
 from fheval.errors import ConfigError, RemoteProtocolError, UndefinedMetric
 from fheval.protocols import base
-from fheval.protocols.base import OpenedByAll, Option, Playing, Seat, Words
+from fheval.protocols.base import OpenedByAll, Option, Playing, Seat, View, Words
 from fheval.protocols.blinded_ratio import Accumulator, FloatVector, blinding_exponents, draw_blinding, hide, sparse
 from fheval.protocols.round import (
     AGGREGATOR,
@@ -233,6 +233,15 @@ class PaperSemiHonest(OpenedByAll):
         aggregator="follows the protocol, and is curious",
         upload="ciphertexts",
         leader_upload="public and evaluation keys",
+        views=(
+            View(
+                role="party",
+                who="each party",
+                sees="its own rows, and the result; it holds the key that opens all uploads, and gets none of them",
+            ),
+            View(role="leader", who="the leader, one of them", sees="the same; it makes the keys for all"),
+        ),
+        together="Any one party and the aggregator together can open every upload, and so learn everybody's counts.",
         steps=(ENCRYPT, MULTIPLY, "Every party decrypts the two blinded numbers and divides: the factor cancels."),
         # Measured, it is off by at most 4e-10, on 12 samples.
         exact="exact up to the noise of CKKS",

@@ -1,24 +1,32 @@
-"""What is told about an evaluation: the figure, how it came about, who saw what, its cost, and what to beware of."""
+"""What is told about an evaluation: the numbers, how they came about, who saw what, the cost, and what to beware of."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from fheval.disclosure import disclosed_by, study_in_words
+from fheval.drawing.markup import Element
 from fheval.evaluation import Result, Row
+from fheval.evaluation.result import MACRO
+from fheval.report.curves import curve_figures
+from fheval.report.forests import digits_of, forests, is_difference, row_name
 from fheval.report.wording import (
-    MOST_DECIMALS,
     binning_in_words,
-    decimals,
     duration,
+    fixed,
+    metric_in_words,
+    p_in_words,
     release_in_words,
-    shown_with_binning,
+    short_binning,
     size,
     verified_in_words,
     warning,
     with_binning,
     words_of,
 )
+from fheval.study import Study
 
 _COUNT = (
     "Every party counts, at {points} public decision points, how many of its positive and of its negative samples "
@@ -28,6 +36,9 @@ _COUNT_MANY = (
     "Every party counts what the metrics need from its own rows: whole numbers, at public decision points where there "
     "are any. Labels and scores stay where they are."
 )
+
+# More would not leave the first screen room for a picture.
+_MOST_HEADLINES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,41 +63,110 @@ class Number:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """An evaluation in words, for a page or a terminal.
+    """An evaluation in words and pictures, for a page.
 
-    `figure` is the one number that was asked for; where there are several, `numbers` has them instead.
+    `headlines` are the first numbers that were asked for, `pictures` stand on the first screen, `curves` below it.
+    `study` is the name of what was asked, `terms` are its sentences. `together` says who learns more by working
+    together, `revealed` what the numbers themselves give away.
     """
 
     title: str
-    figure: str | None
+    headlines: tuple[Number, ...]
     release: str
     facts: tuple[tuple[str, str], ...]
     steps: tuple[str, ...]
     roles: tuple[Role, ...]
     caution: str | None
-    numbers: tuple[Number, ...] = ()
+    study: str = ""
     binning: str | None = None
+    pictures: tuple[Element, ...] = ()
+    curves: tuple[Element, ...] = ()
+    together: str = ""
+    revealed: str = ""
+    terms: tuple[str, ...] = ()
 
 
 def account_of(result: Result, data: Sequence[str] = ()) -> Account:
     """Tell about a round; `data` names the files that the parties' data came from."""
-    alone = is_one_auc(result)
+    words, study = words_of(result), result.study
+    models = models_of(result)
     return Account(
-        title="AUC over all parties" if alone else "Metrics over all parties",
-        figure=shown_with_binning(result) if alone else None,
+        title=title_of(result),
+        study=study.name if study else "",
+        headlines=tuple(headline(result, row) for row in first_rows(result.results, models)),
         release=release_in_words(result),
         binning=binning_in_words(result),
+        pictures=forests(result.protocol, result.results, models, result.confidence),
+        curves=curve_figures(result.curves),
         facts=(*round_facts(result), *([("data", ", ".join(data))] if data else [])),
         steps=_steps(result),
-        roles=_roles(result),
+        roles=(*roles(result), opening(result)),
+        together=words.together,
+        revealed="" if study is None else revealed(study, result),
+        terms=() if study is None else tuple(study_in_words(study)),
         caution=warning(result),
-        numbers=() if alone else tuple(number_in_words(result.protocol, row) for row in result.results),
     )
+
+
+def models_of(result: Result) -> tuple[str, ...]:
+    """The models that were asked about; the others that rows name are differences of two."""
+    if result.study is not None:
+        return result.study.models
+    return tuple(dict.fromkeys(row.model for row in result.results if row.model and row.p_value is None))
+
+
+def title_of(result: Result) -> str:
+    """What the numbers are, in a few words."""
+    metrics = list(dict.fromkeys(row.metric for row in result.results))
+    if result.curves:
+        return "Curves over all parties"
+    return f"{metric_in_words(metrics[0])} over all parties" if len(metrics) == 1 else "Metrics over all parties"
+
+
+def first_rows(rows: Sequence[Row], models: Sequence[str]) -> list[Row]:
+    """The first metric over all rows, of each of the first models."""
+    wanted = [
+        row
+        for row in rows
+        if row.metric == rows[0].metric
+        and row.group is None
+        and row.label in (None, MACRO)
+        and not is_difference(row, models)
+    ]
+    return wanted[:_MOST_HEADLINES]
+
+
+def headline(result: Result, row: Row) -> Number:
+    """A number for the head of the page, with its interval and its binning error."""
+    name = row_name(row, named=True)
+    if row.value is None:
+        return Number(name, "none", remark=row.error or row.note or "")
+    digits = digits_of(result.protocol, row)
+    interval = ""
+    if row.low is not None and row.high is not None and result.confidence is not None:
+        interval = f"{100 * result.confidence:g} % interval {fixed(row.low, digits)} to {fixed(row.high, digits)}"
+    binning = "" if row.binning is None else f"binning error δ at most {short_binning(row.binning, digits)}"
+    return Number(name, fixed(row.value, digits), interval, binning)
+
+
+def file_names(paths: Sequence[Path]) -> list[str]:
+    """The names of files, each once, with as many of their folders as it takes to tell them apart.
+
+    >>> file_names([Path("north/scores.csv"), Path("south/scores.csv"), Path("north/scores.csv")])
+    ['north/scores.csv', 'south/scores.csv']
+    """
+    different = list(dict.fromkeys(paths))
+    names: list[str] = []
+    for depth in range(1, max((len(path.parts) for path in different), default=0) + 1):
+        names = [str(Path(*path.parts[-depth:])) for path in different]
+        if len(set(names)) == len(names):
+            break
+    return names
 
 
 def _steps(result: Result) -> tuple[str, ...]:
     """How this round went, first to last."""
-    counting = _COUNT if is_one_auc(result) else _COUNT_MANY
+    counting = _COUNT if is_one_auc(result) or result.curves else _COUNT_MANY
     return (counting.format(points=f"{result.decision_points:,}"), *words_of(result).steps)
 
 
@@ -100,10 +180,10 @@ def number_in_words(protocol: str, row: Row) -> Number:
     name = ", ".join(filter(None, (row.metric, row.model, row.label and f"class {row.label}", row.group)))
     if row.value is None:
         return Number(name, "none", remark=row.error or row.note or "")
-    digits = MOST_DECIMALS if row.precision is None else decimals(protocol, row.precision or "exact")
-    interval = "" if row.low is None or row.high is None else f"{row.low:.{digits}f} to {row.high:.{digits}f}"
-    significance = None if row.p_value is None else f"p = {row.p_value:.2g}"
-    value = with_binning(f"{row.value:.{digits}f}", row.binning, digits)
+    digits = digits_of(protocol, row)
+    interval = "" if row.low is None or row.high is None else f"{fixed(row.low, digits)} to {fixed(row.high, digits)}"
+    significance = None if row.p_value is None else p_in_words(row.p_value, row.resamples)
+    value = with_binning(fixed(row.value, digits), row.binning, digits)
     return Number(name, value, interval, "; ".join(filter(None, (significance, row.note))))
 
 
@@ -126,18 +206,54 @@ def round_facts(result: Result) -> tuple[tuple[str, str], ...]:
     return tuple(facts)
 
 
-def _roles(result: Result) -> tuple[Role, ...]:
-    words, sent, seconds = words_of(result), result.bytes, result.seconds
-    upload, leader_upload = size(sent["party_upload"]), size(sent["leader_upload"] + sent["keys"])
+def roles(result: Result) -> tuple[Role, ...]:
+    """What each role saw and sent, and how long it worked; what it saw are the protocol's own words."""
+    words, study, sent, seconds = words_of(result), result.study, result.bytes, result.seconds
+    told = [Role(view.who, view.sees, _sent(sent, view.role), _worked(seconds, view.role)) for view in words.views]
+    if study is not None and study.checkers:
+        told.append(
+            Role(f"checkers: {', '.join(study.checkers)}", "what the leader sees; they open the answer as well")
+        )
+    learns = study is not None and study.learns != "members"
+    outcome = "The study lets it learn the result." if learns else "No key, no count, and not the result."
+    upload, keys = _sent(sent, "party"), _sent(sent, words.views[-1].role)
+    saw = (
+        f"who takes part, and {result.parties} uploads{f' of {upload}' if upload else ''}, {words.upload} only; "
+        f"from {words.views[-1].who}{f', {keys}' if keys else ''}: {words.leader_upload}. {outcome}"
+    )
+    return (*told, Role("the aggregator", saw, _size(sent.get("result")), _worked(seconds, "aggregator")))
+
+
+def opening(result: Result) -> Role:
+    """How long it took to open the answer."""
+    return Role(
+        "opening the result", "the blinded answer, which says what is released", "", _worked(result.seconds, "decrypt")
+    )
+
+
+def _sent(sent: Mapping[str, int], role: str) -> str:
+    upload = sent.get(f"{role}_upload")
+    return "" if upload is None else size(upload + (sent.get("keys", 0) if role != "party" else 0))
+
+
+def _size(count: int | None) -> str:
+    return "" if count is None else size(count)
+
+
+def _worked(seconds: Mapping[str, float], role: str) -> str:
+    return duration(seconds[role]) if role in seconds else ""
+
+
+def revealed(study: Study, result: Result) -> str:
+    """What the numbers themselves give away to those who see them."""
+    if result.curves:
+        return "The counts themselves, by consent of all parties: the study says so."
+    if study.precision is None:
+        return "Exact fractions: whoever knows the number of rows can narrow down the counts behind them."
+    found = disclosed_by(study, result.rows or None, rounds=1)
+    if found.reveals == "ratios":
+        return "The numbers, and no more: many different sets of counts would give the same ones."
     return (
-        Role("each party", "its own data, and the result", upload, duration(seconds["party"])),
-        Role("leader, one of them", "the same; it made the keys", leader_upload, duration(seconds["leader"])),
-        Role(
-            "aggregator",
-            f"{result.parties} uploads of {upload}, {words.upload} only; {leader_upload} from the leader, "
-            f"{words.leader_upload}; no key that opens any of it, no count, not even the result",
-            size(sent["result"]),
-            duration(seconds["aggregator"]),
-        ),
-        Role("opening the result", "the blinded result, which says what is released", "", duration(seconds["decrypt"])),
+        f"The counts of {', '.join(found.by)} as well, or nearly, to whoever knows the number of rows: about "
+        f"{found.candidates:.2g} sets of counts fit these numbers."
     )

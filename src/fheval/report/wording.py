@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, log10
+from math import ceil, floor, log10
 
 from fheval.evaluation import Result
 from fheval.protocols import DEFAULT_PROTOCOL, PROTOCOLS
@@ -21,12 +21,48 @@ def words_of(result: Result) -> Words:
 def shown_auc(result: Result) -> str:
     """The AUC with the digits that mean something."""
     # The rounding may push a perfect AUC past 1, where none can be.
-    return f"{min(max(result.auc, 0.0), 1.0):.{decimals(result.protocol, result.precision)}f}"
+    return fixed(min(max(result.auc, 0.0), 1.0), decimals(result.protocol, result.precision))
 
 
 def shown_with_binning(result: Result) -> str:
     """The AUC, and how far counting at decision points may have moved it."""
     return with_binning(shown_auc(result), result.binning, decimals(result.protocol, result.precision))
+
+
+def fixed(number: float, digits: int) -> str:
+    """A number to so many decimals; what rounds to zero has no sign.
+
+    >>> fixed(0.94117, 4), fixed(-0.00001, 4), fixed(-0.25, 1)
+    ('0.9412', '0.0000', '-0.2')
+    """
+    # Adding zero makes one zero of two.
+    return f"{round(number, digits) + 0.0:.{digits}f}"
+
+
+_ABBREVIATIONS = ("auc", "npv", "mcc", "f1", "f2", "ks", "ece", "rmse", "mae", "mse")
+
+
+def metric_in_words(metric: str) -> str:
+    """A metric as people write it.
+
+    >>> metric_in_words("auc"), metric_in_words("recall@0.3"), metric_in_words("f1@0.5")
+    ('AUC', 'recall at 0.3', 'F1 at 0.5')
+    """
+    name, at, threshold = metric.partition("@")
+    return (name.upper() if name in _ABBREVIATIONS else name) + (f" at {threshold}" if at else "")
+
+
+def p_in_words(p_value: float, resamples: int | None) -> str:
+    """A p-value from resamples: no smaller one can come out of them than one that none contradicts.
+
+    >>> p_in_words(0.0312, 200), p_in_words(2 / 201, 200), p_in_words(2 / 1000, 999)
+    ('p = 0.031', 'p ≤ 0.01', 'p ≤ 0.002')
+    """
+    if resamples is not None and p_value * (resamples + 1) < 2.5:
+        unit = 10.0 ** (floor(log10(p_value)) - 1)
+        # What floating point adds to a whole number of last digits does not count as one more.
+        return f"p ≤ {ceil(p_value / unit - 1e-9) * unit:.2g}"
+    return f"p = {p_value:.2g}"
 
 
 def with_binning(figure: str, binning: float | None, digits: int) -> str:
@@ -37,8 +73,22 @@ def with_binning(figure: str, binning: float | None, digits: int) -> str:
     """
     if binning is None:
         return figure
+    return f"{figure} ± {shown_binning(binning, digits)}"
+
+
+def shown_binning(binning: float, digits: int) -> str:
+    """A binning error, rounded up to the digits of its number."""
     # What floating point adds to a whole number of last digits does not count as one more.
-    return f"{figure} ± {ceil(binning * 10**digits - 1e-6) / 10**digits:.{digits}f}"
+    return fixed(ceil(binning * 10**digits - 1e-6) / 10**digits, digits)
+
+
+def short_binning(binning: float, digits: int) -> str:
+    """A binning error, rounded up to two digits that mean something, and to no more decimals than its number.
+
+    >>> short_binning(0.0189847, 6), short_binning(0.00071, 4), short_binning(0.0, 4)
+    ('0.019', '0.0008', '0.0000')
+    """
+    return shown_binning(binning, digits if binning <= 0 else min(digits, 1 - floor(log10(binning))))
 
 
 def decimals(protocol: str, precision: float | str) -> int:
@@ -63,7 +113,7 @@ def release_in_words(result: Result) -> str:
 
 def binning_in_words(result: Result) -> str | None:
     """What counting at decision points did to AUCs, where that is not below the rounding."""
-    rows = [row for row in result.results if row.metric == "auc" and row.value is not None]
+    rows = [row for row in result.results if row.metric == "auc" and row.value is not None and row.p_value is None]
     known = [row.binning for row in rows if row.binning is not None]
     if rows and not known:
         return (
@@ -87,7 +137,7 @@ def warning(result: Result) -> str | None:
     if result.precision != "exact":
         return None
     return (
-        "This release is exact, which says more than the AUC: it is a fraction whose denominator divides twice the "
+        "This release is exact, which says more than the number: it is a fraction whose denominator divides twice the "
         "positives times the negatives, and whoever knows the number of samples can narrow down how many are "
         f"positive. Where the aggregator can be relied on to follow the protocol, --protocol {DEFAULT_PROTOCOL} "
         "releases four decimals and no more."

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fheval.report.account import Account, Role
-from fheval.report.wording import MOST_DECIMALS, duration, size
+from fheval.report.account import Account, Number, Role
+from fheval.report.wording import MOST_DECIMALS, duration, fixed, size
 from fheval_lab.baselines.dpauc import STATISTICS, DpAucResult
 from fheval_lab.baselines.mpc import MpcResult
 
@@ -20,7 +20,7 @@ def account_of_dpauc(result: DpAucResult, data: Sequence[str] = ()) -> Account:
     numbers = STATISTICS * result.decision_points
     return Account(
         title="AUC over all parties, under noise",
-        figure=f"{result.mean:.{MOST_DECIMALS}f}",
+        headlines=(Number("AUC", fixed(result.mean, MOST_DECIMALS)),),
         release=f"differentially private: noise of scale {result.noise_scale:g} on each of {numbers} counts of a party",
         facts=(
             ("protocol", "dpauc"),
@@ -56,7 +56,7 @@ def account_of_mpc(result: MpcResult, data: Sequence[str] = ()) -> Account:
     """Tell about the exact AUC by secret sharing."""
     return Account(
         title="AUC over all parties",
-        figure=f"{result.auc:.{MOST_DECIMALS}f}",
+        headlines=(Number("AUC", fixed(result.auc, MOST_DECIMALS)),),
         release=f"exact, ties included: {result.numerator}/{result.denominator}",
         facts=(
             ("protocol", "mpc"),

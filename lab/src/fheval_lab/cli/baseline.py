@@ -121,7 +121,7 @@ def _deliver(account: Account, content: dict[str, Any], *, json: str | None, rep
     if not quiet:
         Console(highlight=False).print(account_panel(account))
     elif json is None:
-        typer.echo(account.figure)
+        typer.echo(account.headlines[0].value)
 
 
 def account_panel(account: Account) -> RenderableType:
@@ -130,7 +130,7 @@ def account_panel(account: Account) -> RenderableType:
     roles = Table("role", *columns, box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
     for role in account.roles:
         roles.add_row(role.name, role.saw, role.sent, role.worked)
-    figure = Text.assemble((account.figure or "", "bold green"), "  ", (account.release, "dim"))
+    figure = Text.assemble((account.headlines[0].value, "bold green"), "  ", (account.release, "dim"))
     caution = Text(account.caution or "", style="yellow")
     return panel(account.title, [figure, "", facts_table(account.facts), "", roles, "", caution])
 

@@ -1,0 +1,123 @@
+"""Curves of a round whose counts were released: ROC, precision-recall, calibration and decision curve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from math import sqrt
+
+from fheval.drawing.figures import Trace, calibration, decision_curve, precision_recall, roc
+from fheval.drawing.markup import Element
+from fheval.errors import UndefinedMetric
+from fheval.evaluation.curves import Curve
+from fheval.report.wording import fixed
+
+# As many lines in one picture stay apart by colour and marker.
+_MOST_LINES = 5
+_Z = 1.959964  # of a 95 % interval
+
+
+def curve_figures(curves: Sequence[Curve]) -> tuple[Element, ...]:
+    """All pictures of all curves; those of models over all rows first, then those of groups."""
+    return tuple(figure for title, part in _panels(curves) for figure in _figures(title, part))
+
+
+def _panels(curves: Sequence[Curve]) -> Iterator[tuple[str, Sequence[Curve]]]:
+    """What goes into one picture: the models of a class, or the groups of a model, and what to call it."""
+
+    def kind(curve: Curve) -> tuple[bool, str, str]:
+        where = curve.where
+        return where.group is not None, where.label or "", where.model if where.group is not None else ""
+
+    for (_, label, model), part in groupby(sorted(curves, key=kind), key=kind):
+        lines = list(part)
+        title = ", ".join(filter(None, (model, label and f"class {label}", "groups" if model else "")))
+        for first in range(0, len(lines), _MOST_LINES):
+            yield title, lines[first : first + _MOST_LINES]
+
+
+def _figures(title: str, curves: Sequence[Curve]) -> Iterator[Element]:
+    of = f", {title}" if title else ""
+    if traces := _traces(curves, roc_trace):
+        yield roc(traces, title=f"ROC{of}")
+    if traces := _traces(curves, precision_recall_trace):
+        yield precision_recall(traces, prevalence=_prevalence(curves), title=f"Precision and recall{of}")
+    if traces := _traces(curves, calibration_trace):
+        yield calibration(
+            traces,
+            title=f"Calibration{of}",
+            caption="On the dashed line, as many are positive as predicted; above it, more are. Bars: 95 % intervals "
+            "(Wilson).",
+        )
+    if traces := _traces(curves, net_benefit_trace):
+        yield decision_curve(traces, treat_all=_acting_on_all(curves), title=f"Decision curve{of}")
+
+
+def _traces(curves: Sequence[Curve], trace: Callable[[Curve], Trace]) -> list[Trace]:
+    drawn = []
+    for curve in curves:
+        try:
+            drawn.append(trace(curve))
+        except UndefinedMetric:
+            continue
+    return drawn
+
+
+def name_of(curve: Curve) -> str:
+    """What tells a line from the others of its picture."""
+    where = curve.where
+    return where.group or where.model or "all rows"
+
+
+def roc_trace(curve: Curve) -> Trace:
+    """The ROC curve, with its area in its name."""
+    false_rate, true_rate = curve.roc()
+    return Trace(f"{name_of(curve)}, AUC {fixed(curve.auc(), 3)}", false_rate.tolist(), true_rate.tolist())
+
+
+def precision_recall_trace(curve: Curve) -> Trace:
+    """Precision against recall, with the average precision in its name."""
+    precision, recall = curve.precision_recall()
+    average = fixed(curve.average_precision(), 3)
+    return Trace(f"{name_of(curve)}, average precision {average}", recall.tolist(), precision.tolist())
+
+
+def calibration_trace(curve: Curve) -> Trace:
+    """Shares of positives against predicted probabilities, each share with its Wilson interval."""
+    means, shares, samples = curve.reliability()
+    ends = [_wilson(share, count) for share, count in zip(shares.tolist(), samples.tolist(), strict=True)]
+    lows, highs = zip(*ends, strict=True)
+    return Trace(name_of(curve), means.tolist(), shares.tolist(), lows, highs)
+
+
+def net_benefit_trace(curve: Curve) -> Trace:
+    """Net benefit against the threshold, lowest threshold first."""
+    points, benefit, _ = curve.net_benefit()
+    return Trace(name_of(curve), points[::-1].tolist(), benefit[::-1].tolist())
+
+
+def _acting_on_all(curves: Sequence[Curve]) -> Trace | None:
+    """The net benefit of acting on everybody, where all lines are of the same rows."""
+    if _prevalence(curves) is None:
+        return None
+    points, _, all_of_them = curves[0].net_benefit()
+    return Trace("act on all", points[::-1].tolist(), all_of_them[::-1].tolist())
+
+
+def _prevalence(curves: Sequence[Curve]) -> float | None:
+    """The share of positives, where it is the same for all lines of a picture."""
+    found = {(int(curve.tp[-1]), int(curve.fp[-1])) for curve in curves}
+    positives, negatives = found.pop()
+    return None if found or not positives + negatives else positives / (positives + negatives)
+
+
+def _wilson(share: float, samples: int) -> tuple[float, float]:
+    """The interval of a share of so many samples.
+
+    >>> tuple(round(end, 3) for end in _wilson(0.5, 100))
+    (0.404, 0.596)
+    """
+    weight = _Z * _Z / samples
+    middle = (share + weight / 2) / (1 + weight)
+    half = _Z / (1 + weight) * sqrt(share * (1 - share) / samples + weight / (4 * samples))
+    return max(0.0, middle - half), min(1.0, middle + half)
