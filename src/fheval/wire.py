@@ -29,6 +29,10 @@ else:
 # The largest honest message is an upload of `paper-malicious`: eight ciphertexts of 1.3 MB.
 DEFAULT_LIMIT = 64 << 20
 
+# A message becomes one object for each item in it, however small: a byte may become sixty. The most items of an honest
+# message are the proofs for 100,000 parties, six each.
+MOST_ITEMS = 1 << 20
+
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag=True):
     """Base of all messages; prints the sizes of its bytes and never their content."""
@@ -68,6 +72,7 @@ def decode(data: bytes, expected: type[M], *, sender: str, limit: int = DEFAULT_
             step=expected.__name__,
             culprit=sender,
         )
+    _require_modest(data, expected, sender)
     decoder = _DECODERS.get(expected)
     if decoder is None:
         framed: Any = tuple[Literal[MAGIC], Literal[VERSION], expected]  # type: ignore[valid-type]
@@ -94,3 +99,37 @@ def decode(data: bytes, expected: type[M], *, sender: str, limit: int = DEFAULT_
 def holds(data: bytes, kind: type[Message]) -> bool:
     """Whether bytes say that they are a message of this type; `decode` then finds out whether they are."""
     return data[len(HEADER) + 1 :].startswith(msgspec.msgpack.encode(kind.__name__))
+
+
+def _require_modest(data: bytes, expected: type[Message], sender: str) -> None:
+    """Refuse a message that would become too many objects, before any of them is made."""
+    if len(data) <= MOST_ITEMS:
+        return
+    place = items = 0
+    while place < len(data):
+        fixed, length_bytes = _ITEMS[data[place]]
+        if length_bytes:
+            place += int.from_bytes(data[place + 1 : place + 1 + length_bytes], "big")
+        place += fixed
+        items += 1
+        if items > MOST_ITEMS:
+            raise RemoteProtocolError(
+                f"A {expected.__name__} of more than {MOST_ITEMS} items came from {sender}. The round was aborted.",
+                step=expected.__name__,
+                culprit=sender,
+            )
+
+
+# By its first byte, an item of MessagePack has so many bytes, ...
+_BYTES = {
+    **dict.fromkeys(range(256), 1),
+    **{first: 1 + (first & 0x1F) for first in range(0xA0, 0xC0)},
+    **dict(zip(range(0xC4, 0xCA), (2, 3, 5, 3, 4, 6), strict=True)),
+    **dict(zip(range(0xCA, 0xD4), (5, 9, 2, 3, 5, 9, 2, 3, 5, 9), strict=True)),
+    **dict(zip(range(0xD4, 0xD9), (3, 4, 6, 10, 18), strict=True)),
+    **dict(zip(range(0xD9, 0xDC), (2, 3, 5), strict=True)),
+    **dict(zip(range(0xDC, 0xE0), (3, 5, 3, 5), strict=True)),
+}
+# ... and so many behind the first say how many follow. What is in an array or a map are items of their own.
+_LENGTHS = dict(zip((0xC4, 0xC5, 0xC6, 0xC7, 0xC8, 0xC9, 0xD9, 0xDA, 0xDB), (1, 2, 4) * 3, strict=True))
+_ITEMS = [(_BYTES[first], _LENGTHS.get(first, 0)) for first in range(256)]

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from fheval.direct.front import reserved
 from fheval.errors import ConfigError
 from fheval.flower import gate
-from fheval.flower.gate import opened_gate, reserved
+from fheval.flower.gate import opened_gate
 from fheval.flower.processes import free_port
 from fheval.flower.state import State
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fheval import wire
 from fheval.errors import ConfigError, RemoteProtocolError
-from fheval.wire import HEADER, VERSION, Blob, Message, decode, encode
+from fheval.wire import _ITEMS, HEADER, MOST_ITEMS, VERSION, Blob, Message, decode, encode
 
 
 class Share(Message, frozen=True):
@@ -229,6 +229,40 @@ def test_fields_that_the_type_itself_refuses() -> None:
     assert decode(packed("Grade", 6), Grade, sender="north") == Grade(mark=6)
     assert "no such mark" in str(refused(packed("Grade", 7), Grade))
     assert "no such mark" in str(refused(packed("Graded", ["Grade", 7]), Graded))
+
+
+# Items
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text() | st.binary(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_items_are_counted_as_they_are_packed(content: Any) -> None:
+    def items(value: Any) -> int:
+        if isinstance(value, list):
+            return 1 + sum(map(items, value))
+        return 1 + sum(1 + items(each) for each in value.values()) if isinstance(value, dict) else 1
+
+    data = msgspec.msgpack.encode(content)
+    place = found = 0
+    while place < len(data):
+        fixed, length = _ITEMS[data[place]]
+        place += fixed + int.from_bytes(data[place + 1 : place + 1 + length], "big") * bool(length)
+        found += 1
+    assert (place, found) == (len(data), items(content))
+
+
+def test_a_message_of_too_many_items_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message of 57 MiB would otherwise become 1.5 GB."""
+    many = packed("Share", b"r", "north", [b""] * (MOST_ITEMS + 1))
+    assert "items" in str(refused(many))
+    few = Share(round=b"r", sender="north", ciphertexts=(bytes(MOST_ITEMS), bytes(70_000), bytes(300)))
+    assert decode(encode(few), Share, sender="north") == few
+    monkeypatch.setattr(wire, "_require_modest", lambda *_: None)
+    assert len(decode(many, Share, sender="north").ciphertexts) == MOST_ITEMS + 1
 
 
 # Printing

@@ -12,7 +12,7 @@ from fheval.aggregator.conductor import drive
 from fheval.consortium import sign
 from fheval.errors import CohortTooSmall
 from fheval.party.context import RoundContext
-from fheval.party.messages import REFUSAL, Epoch, Proof, Relay, Reply, Request, binding, request
+from fheval.party.messages import LIMITS, REFUSAL, Epoch, Proof, Relay, Reply, Request, binding, request
 from fheval.protocols.base import Answer, Stage
 from fheval.protocols.padded import PaddedResult, RosterNotice
 from fheval.protocols.round import Ending, SealedVerdict, Verdict, leader_seal
@@ -275,6 +275,12 @@ def test_truncated_and_lengthened_requests(trial: Trial, caplog: Log) -> None:
 
 def test_an_oversized_request(trial: Trial, caplog: Log) -> None:
     is_refused(trial, "alder", HEADER + bytes(64 << 20), "exceeds the limit", caplog)
+
+
+@pytest.mark.parametrize("stage", sorted(LIMITS))
+def test_a_stage_without_keys_or_counts_is_small(trial: Trial, caplog: Log, stage: Stage) -> None:
+    large = encode(Request(stage=stage, body=HEADER + bytes(LIMITS[stage])))
+    is_refused(trial, "alder", large, "exceeds the limit", caplog)
 
 
 def test_a_stage_with_the_message_of_another(trial: Trial, caplog: Log) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
@@ -10,12 +11,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from fheval.errors import ConfigError, TransportError
+from fheval.party import server
 from fheval.party.client import FRAME_LIMIT, ask, receive_frame, send_frame
 from fheval.party.listening import answers, listening, passed_socket
 from fheval.party.messages import REFUSAL
@@ -325,3 +327,61 @@ def test_variables_for_another_process_are_ignored() -> None:
 def test_more_sockets_than_a_vault_has() -> None:
     with pytest.raises(ConfigError, match="systemd passed 2 sockets"):
         passed_socket({"LISTEN_FDS": "2", "LISTEN_PID": str(os.getpid())})
+
+
+# Exhaustion
+
+
+def test_silent_connections_do_not_keep_others_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They give up their places, long before they would be closed."""
+    monkeypatch.setattr(server, "UNHEARD_SECONDS", 0.2)
+    with serving(path), ExitStack() as silent:
+        for half_open in range(MOST_CONNECTIONS + 3):
+            connection = silent.enter_context(connected(path))
+            if half_open % 2:
+                connection.sendall(struct.pack(">I", 1000) + b"a part")
+        began = time.monotonic()
+        assert ask(path, b"hello") == b"HELLO"
+        assert time.monotonic() - began < server.IDLE_SECONDS / 2
+
+
+def test_a_system_without_files_or_threads_does_not_end_the_vault(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Exhausted:
+        """A listener whose first connections cannot be taken."""
+
+        def __init__(self, listener: socket.socket) -> None:
+            self._listener = listener
+            self.left = 3
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._listener, name)
+
+        def accept(self) -> tuple[socket.socket, object]:
+            self.left -= 1
+            if self.left >= 0:
+                raise OSError(errno.EMFILE, "Too many open files")
+            return self._listener.accept()
+
+    start, failures = threading.Thread.start, [2]
+
+    def sometimes(thread: threading.Thread) -> None:
+        if thread.name == "vault connection" and failures[0]:
+            failures[0] -= 1
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", sometimes)
+    with listening(path) as listener:
+        exhausted = Exhausted(listener)
+        with VaultServer(bytes.upper, exhausted) as served:  # type: ignore[arg-type]
+            thread = threading.Thread(target=served.serve)
+            thread.start()
+            try:
+                for _ in range(2):
+                    with pytest.raises(TransportError):
+                        ask(path, b"hello")
+                assert ask(path, b"hello") == b"HELLO"
+            finally:
+                served.stop()
+                thread.join(PATIENCE)
+    assert (exhausted.left < 0, failures, thread.is_alive()) == (True, [0], False)

@@ -10,6 +10,7 @@ import pytest
 from typer.main import get_command
 
 from fheval.cli.vault import app
+from fheval.direct.front import MOST_CONNECTIONS
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
@@ -47,3 +48,9 @@ def test_the_units_close_doors(name: str, section: str, key: str, value: str) ->
 
 def test_the_vault_and_the_supernode_are_two_users() -> None:
     assert unit("fheval-vault.service")["Service"]["User"] != unit("fheval-vault.socket")["Socket"]["SocketUser"]
+
+
+@pytest.mark.parametrize("name", ["aggregator", "party", "vault"])
+def test_the_units_grant_files_enough_for_a_crowd(name: str) -> None:
+    files = int(unit(f"fheval-{name}.service")["Service"]["LimitNOFILE"])
+    assert files >= (3 * MOST_CONNECTIONS + 512 if name == "aggregator" else 4096)

@@ -36,7 +36,8 @@ from fheval.direct.frames import (
     ToRelay,
     read_frame,
 )
-from fheval.errors import ConfigError, RemoteProtocolError, TransportError
+from fheval.direct.front import Front, reserved, standing_before
+from fheval.errors import RemoteProtocolError, TransportError
 from fheval.wire import encode
 
 _log = logging.getLogger("fheval.hub")
@@ -46,6 +47,7 @@ _ASK_AGAIN = 0.5
 # A relay says who it is at once.
 _ARRIVAL_SECONDS = 10.0
 _GOODBYE_SECONDS = 1.0
+_LOOPBACK = "127.0.0.1"
 # Beyond it, signatures that carry dates begin to fail.
 MOST_CLOCK_DIFFERENCE = 5.0
 
@@ -55,6 +57,8 @@ _SERVER_OPTIONS = (
     ("grpc.max_concurrent_streams", 4),
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    # A connection is for a stream.
+    ("grpc.max_connection_idle_ms", 60_000),
 )
 
 
@@ -122,6 +126,15 @@ class Hub:
         self._members = members
         self.streams: dict[str, Stream] = {}
         self._came = asyncio.Condition()
+        self._peers: dict[str, str] = {}
+
+    def name_peer(self, port: int, peer: str | None) -> None:
+        """Note who is at the other end of a connection that came through the front; None when it has ended."""
+        here = f"ipv4:{_LOOPBACK}:{port}"
+        if peer is None:
+            self._peers.pop(here, None)
+        else:
+            self._peers[here] = peer
 
     # Streams
 
@@ -137,9 +150,13 @@ class Hub:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "This stream does not follow the protocol.")
 
     async def _serve(self, name: str, arrival: Arrival, frames: AsyncIterator[bytes], context: Any) -> None:
-        now = time.time()
+        now, peer = time.time(), context.peer()
         stream = Stream(
-            context=context, since=now, peer=context.peer(), arrival=arrival, clock_difference=arrival.clock - now
+            context=context,
+            since=now,
+            peer=self._peers.get(peer, peer),
+            arrival=arrival,
+            clock_difference=arrival.clock - now,
         )
         older = self.streams.get(name)
         self.streams[name] = stream
@@ -258,21 +275,19 @@ async def _arrival(name: str, frames: AsyncIterator[bytes]) -> Arrival:
 @asynccontextmanager
 async def listening(hub: Hub, kit: AggregatorKit, authority: Path, host: str, port: int) -> AsyncIterator[int]:
     """Listen for members while the body of the `async with` runs; gives the port."""
+    outside = reserved(host, port)
     server = grpc.aio.server(options=_SERVER_OPTIONS)
     handler = grpc.stream_stream_rpc_method_handler(hub.connect)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler}),))
     credentials = grpc.ssl_server_credentials(
         [(kit.key.read_bytes(), kit.certificate.read_bytes())], authority.read_bytes(), require_client_auth=True
     )
-    try:
-        bound = server.add_secure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", credentials)
-    except RuntimeError:  # gRPC's own, without a reason
-        bound = 0
-    if not bound:
-        raise ConfigError(f"{host}:{port} cannot be listened on. Is the port taken? Choose another --host or --port.")
+    inside = server.add_secure_port(f"{_LOOPBACK}:0", credentials)
+    front = Front((_LOOPBACK, inside), on_peer=hub.name_peer)
     await server.start()
     try:
-        yield bound
+        async with standing_before(front, outside):
+            yield outside.getsockname()[1]
     finally:
         await asyncio.gather(*(stream.dismiss("The hub stops.") for stream in hub.streams.values()))
         await server.stop(grace=1.0)

@@ -80,7 +80,11 @@ class Relay:
         pause = _FIRST_PAUSE
         while True:
             began = time.monotonic()
-            why = await self._connection()
+            try:
+                why = await self._connection()
+            except (OSError, ConfigError) as error:
+                # A file that cannot be read now may be there again: a kit that is renewed, a system out of files.
+                why = f"No connection to {self.hub} could be tried. {error}"
             if time.monotonic() - began > _STEADY:
                 pause = _FIRST_PAUSE
             wait = pause * (0.5 + integer_below(self.rng, 1024) / 1024)
@@ -134,6 +138,9 @@ class Relay:
             body = await loop.run_in_executor(vault, ask, self.vault, bytes(request.body))
         except TransportError as error:
             self.say(str(error))
+            body = None
+        except RuntimeError:  # Python's own, where the system grants no more threads
+            self.say("The vault could not be asked: no thread could be started.")
             body = None
         with suppress(grpc.RpcError, asyncio.InvalidStateError):
             await stream.write(encode(ToHub(content=Answer(number=request.number, body=body))))

@@ -23,6 +23,7 @@ from fheval.aggregator.orders import Failure, Order, OrderEnd, Post, Summary, ca
 from fheval.aggregator.round_in_play import Exchange
 from fheval.consortium import AggregatorKit, MemberRecord, load_aggregator_kit
 from fheval.consortium.files import check_private_directory
+from fheval.direct.front import allow_files
 from fheval.direct.hub import Hub, listening
 from fheval.direct.signals import until_told
 from fheval.errors import ConfigError, FhevalError, LocalProtocolError, TransportError
@@ -120,6 +121,9 @@ class Service:
                 end = OrderEnd(summary=self._last)
             except FhevalError as error:
                 end = OrderEnd(failure=Failure.of(error))
+            except OSError as error:
+                why = TransportError(f"The aggregator's machine could not ({error.strerror or error}). Try again.")
+                end = OrderEnd(failure=Failure.of(why))
         say(Ended(end))
 
     async def _evaluate(self, order: Order, say: Callable[[str], None]) -> Summary:
@@ -215,6 +219,7 @@ def run_hub(kit: Path, state: Path, host: str, port: int, *, on_ready: Callable[
     """Serve until SIGTERM or SIGINT."""
     state.mkdir(parents=True, mode=0o700, exist_ok=True)
     check_private_directory(state)
+    allow_files()
     with _alone(state):
         asyncio.run(until_told(serve(kit, state, host, port, on_ready=on_ready)))
 

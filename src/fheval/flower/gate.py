@@ -12,12 +12,12 @@ import re
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import h11
 
-from fheval.errors import ConfigError
+from fheval.direct.front import MOST_YOUNG, YOUNG_SECONDS, Front, standing_before
 
 # Nothing that a server might read in two ways: no dots, no escapes, no query.
 _PASSED = re.compile(rb"/v1/fleet/[a-z-]+")
@@ -148,22 +148,6 @@ async def _answer(member: _Line, status: int, text: bytes) -> None:
     await member.send(h11.EndOfMessage())
 
 
-def reserved(host: str, port: int) -> socket.socket:
-    """Take an address that the gate will listen on, before anything is started that takes long."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with ExitStack() as on_failure:
-            taken = on_failure.enter_context(socket.socket(family, kind, protocol))
-            # A port that the last aggregator has just left is not in use.
-            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            taken.bind(address)
-            on_failure.pop_all()
-            return taken
-    except OSError as error:
-        complaint = f"{host}:{port} cannot be listened on ({error.strerror}). Choose another --host or --port."
-        raise ConfigError(complaint) from error
-
-
 @asynccontextmanager
 async def opened_gate(
     outside: socket.socket, *, certificate: Path, key: Path, inside: tuple[str, int], inside_authority: Path
@@ -173,9 +157,13 @@ async def opened_gate(
     shown.minimum_version = ssl.TLSVersion.TLSv1_3
     shown.load_cert_chain(certificate, key)
     gate = Gate(inside, ssl.create_default_context(cafile=inside_authority))
-    server = await asyncio.start_server(gate.serve, sock=outside, ssl=shown, ssl_handshake_timeout=_STEP_SECONDS)
+    server = await asyncio.start_server(
+        gate.serve, "127.0.0.1", 0, ssl=shown, ssl_handshake_timeout=YOUNG_SECONDS, backlog=MOST_YOUNG
+    )
+    front = Front(server.sockets[0].getsockname())
     try:
-        yield
+        async with standing_before(front, outside):
+            yield
     finally:
         server.close()
         gate.hang_up()

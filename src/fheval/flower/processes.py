@@ -45,8 +45,15 @@ class Process:
 
 
 def descendants(pid: int) -> Iterator[Process]:
-    """Children of a process, their children, and so on. Linux has them in /proc; elsewhere there are none to see."""
-    for listing in Path(f"/proc/{pid}/task").glob("*/children"):
+    """Children of a process, their children, and so on. Linux has them in /proc; elsewhere there are none to see.
+
+    A process that has no files left to open sees none either, and looks again the next time.
+    """
+    try:
+        threads = sorted(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return
+    for listing in (each / "children" for each in threads):
         try:
             children = listing.read_text(encoding="ascii").split()
         except OSError:

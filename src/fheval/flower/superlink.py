@@ -12,10 +12,11 @@ from datetime import datetime
 from threading import Event
 
 from fheval.consortium import AggregatorKit
+from fheval.direct.front import allow_files, reserved
 from fheval.errors import TransportError
 from fheval.flower.control import Control
 from fheval.flower.environment import flower_environment, flower_program
-from fheval.flower.gate import opened_gate, reserved
+from fheval.flower.gate import opened_gate
 from fheval.flower.processes import Child, free_port, told_to_stop
 from fheval.flower.state import LOOPBACK, STATE_VARIABLE, Registered, Registry, Running, State
 
@@ -27,6 +28,7 @@ def run_aggregator(
     kit: AggregatorKit, state: State, host: str, port: int, *, now: datetime, on_ready: Callable[[], None]
 ) -> None:
     """Run SuperLink and gate until a signal ends them; a SuperLink that ends by itself is a `TransportError`."""
+    allow_files()
     inside = free_port(LOOPBACK)
     with told_to_stop() as told, state.held(), reserved(host, port) as outside, _start(state, inside, now=now) as child:
         _wait_until_healthy(child, state, inside, told)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from fheval.errors import TransportError
@@ -81,16 +82,23 @@ def ask(path: Path, data: bytes, *, seconds: float = DEFAULT_SECONDS) -> bytes:
 
     A `TransportError` says that there was none; the same request may be sent again.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(_CONNECT_SECONDS)
-        try:
-            connection.connect(str(path))
-        except OSError as error:
-            raise TransportError(
-                f"No vault answers on {path} ({error.strerror or error}). Start it with: fheval vault"
-            ) from error
+    with _connected(path) as connection:
         send_frame(connection, data, seconds=seconds)
         reply = receive_frame(connection, seconds=seconds)
     if reply is None:
         raise TransportError(f"The vault on {path} closed the connection without a reply. Try again.")
     return reply
+
+
+def _connected(path: Path) -> socket.socket:
+    try:
+        with ExitStack() as on_failure:
+            connection = on_failure.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            connection.settimeout(_CONNECT_SECONDS)
+            connection.connect(str(path))
+            on_failure.pop_all()
+            return connection
+    except OSError as error:
+        raise TransportError(
+            f"No vault answers on {path} ({error.strerror or error}). Start it with: fheval vault"
+        ) from error

@@ -24,6 +24,7 @@ from fheval.party.context import RoundContext
 from fheval.party.ledger import Entry, Ledger, RoundRecord
 from fheval.party.messages import (
     CHALLENGE_BYTES,
+    LIMITS,
     REFUSAL,
     REQUESTS,
     Epoch,
@@ -104,7 +105,8 @@ class VaultCore:
     def _answer(self, data: bytes) -> bytes:
         asked = wire.decode(data, Request, sender=AGGREGATOR, limit=REQUEST_LIMIT)
         expected = REQUESTS.get(asked.stage, Relay)
-        message: Any = wire.decode(asked.body, expected, sender=AGGREGATOR, limit=REQUEST_LIMIT)
+        limit = LIMITS.get(asked.stage, REQUEST_LIMIT)
+        message: Any = wire.decode(asked.body, expected, sender=AGGREGATOR, limit=limit)
         if expected is Hello:
             return self._greeting(message)
         round_id = message.round if isinstance(message, (Relay, Tell, Voided)) else message.call.id

@@ -148,6 +148,17 @@ REQUESTS: dict[Stage, type[Message]] = {
 }
 
 
+# What is said of a round among 100,000 parties fits; only keys, uploads and answers are larger.
+_CALL_LIMIT = 8 << 20
+
+LIMITS: dict[Stage, int] = {
+    Stage.HELLO: 1 << 10,
+    Stage.SETUP: _CALL_LIMIT,
+    Stage.VOID: _CALL_LIMIT,
+    Stage.VOIDED: 3 * _CALL_LIMIT,
+}
+
+
 def request(stage: Stage, body: Message) -> bytes:
     """A request as it travels."""
     return encode(Request(stage=stage, body=encode(body)))

@@ -11,6 +11,7 @@ import selectors
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -23,6 +24,10 @@ from fheval.party.messages import REFUSAL
 MOST_CONNECTIONS = 4
 IDLE_SECONDS = 30.0
 _STOP_SECONDS = 60.0
+_NO_FILES_PAUSE = 0.2
+_LOOK_EVERY = 0.1
+# The largest request is sent in a fraction of it. Whoever takes longer makes room when others wait.
+UNHEARD_SECONDS = 2.0
 
 _log = logging.getLogger("fheval.vault")
 
@@ -45,6 +50,8 @@ class VaultServer:
         self._places = threading.Semaphore(MOST_CONNECTIONS)
         self._stopping = threading.Event()
         self._connections: set[socket.socket] = set()
+        # Since when those have had a place who have not sent a whole request, the longest first.
+        self._unheard: dict[socket.socket, float] = {}
         self._wake, self._woken = socket.socketpair()
         for end in (self._wake, self._woken):
             end.setblocking(False)
@@ -81,16 +88,49 @@ class VaultServer:
             self._finish()
 
     def _accept(self) -> None:
+        """Take one connection; whatever goes wrong with it, the next one may come."""
         self._listener.setblocking(False)
         try:
             connection, _ = self._listener.accept()
         except BlockingIOError:
             return
-        if not self._places.acquire(timeout=self._seconds):
+        except OSError as error:
+            # Without files to open, or memory, there may be some in a moment.
+            _log.error("A connection could not be taken (%s).", error.strerror)
+            self._stopping.wait(_NO_FILES_PAUSE)
+            return
+        if not self._take_place():
             connection.close()
             return
         self._connections.add(connection)
-        threading.Thread(target=self._serve_one, args=(connection,), name="vault connection").start()
+        self._unheard[connection] = time.monotonic()
+        try:
+            threading.Thread(target=self._serve_one, args=(connection,), name="vault connection").start()
+        except RuntimeError:  # Python's own, where the system grants no more threads
+            _log.error("A connection could not be served: no thread could be started.")
+            self._leave(connection)
+            connection.close()
+            self._stopping.wait(_NO_FILES_PAUSE)
+
+    def _take_place(self) -> bool:
+        """Wait for a place; whoever has one and sends no whole request for a while gives it up."""
+        deadline = time.monotonic() + self._seconds
+        while not self._places.acquire(timeout=_LOOK_EVERY):
+            now = time.monotonic()
+            if now > deadline or self._stopping.is_set():
+                return False
+            silent, since = next(iter(tuple(self._unheard.items())), (None, now))
+            if silent is not None and now > since + UNHEARD_SECONDS:
+                _log.warning("A connection that sent no request was closed for the next one.")
+                self._unheard.pop(silent, None)
+                with suppress(OSError):  # closed by its own thread
+                    silent.shutdown(socket.SHUT_RDWR)
+        return True
+
+    def _leave(self, connection: socket.socket) -> None:
+        self._unheard.pop(connection, None)
+        self._connections.discard(connection)
+        self._places.release()
 
     def _finish(self) -> None:
         """Hear no more requests, and wait for those that are at work: a reply in the ledger should also be sent."""
@@ -108,8 +148,7 @@ class VaultServer:
         except TransportError as error:
             _log.warning("A connection ended. %s", error)
         finally:
-            self._connections.discard(connection)
-            self._places.release()
+            self._leave(connection)
 
     def _answer(self, connection: socket.socket) -> bool:
         """Answer one request; whether another may follow."""
@@ -120,11 +159,13 @@ class VaultServer:
             raise
         if data is None:
             return False
+        self._unheard.pop(connection, None)
         reply = REFUSAL
         try:
             reply = self._handle(data)
         finally:
             send_frame(connection, reply, seconds=self._seconds)
+            self._unheard[connection] = time.monotonic()
         return True
 
 
