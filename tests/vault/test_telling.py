@@ -187,7 +187,7 @@ class Steering(padded.Aggregator):
     def draw_blinding(self) -> Any:
         assert isinstance(self.layout, padded.Layout)
         assert self.layout.rounded is not None
-        scale, forms = self.layout.rounded.smallest, len(self.round.forms)
+        scale, forms = max(each.smallest for each in self.layout.rounded.scales), len(self.round.forms)
         weights = [0, scale, 0] * forms
         offsets = [0, 2 * MOST_PAIRS * scale] * forms
         return [(field.from_large_integers(weights, prime), offsets) for prime in self.layout.primes]
