@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
 from fheval.aggregator.orders import Order, Summary
 from fheval.cli import check_target, options, write_json
+from fheval.cli.progress import exchange_bar
 from fheval.cli.transports import Transport, TransportName
 from fheval.cli.vault_views import row_line
 from fheval.consortium import AggregatorKit, Policy, load_aggregator_kit
@@ -24,6 +25,9 @@ from fheval.flower.state import State
 from fheval.party.log import log_to_standard_error
 from fheval.secrets import SystemRandomness
 from fheval.study import Study
+
+if TYPE_CHECKING:
+    from fheval.direct.service import Progress, Said
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -58,6 +62,15 @@ def up(
         str | None,
         typer.Option(metavar="FINGERPRINT", help="The authority's fingerprint, as its operator told you."),
     ] = None,
+    metrics: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            min=1,
+            max=65535,
+            help="With direct: figures for Prometheus on this port of 127.0.0.1.",
+        ),
+    ] = None,
     transport: Transport = TransportName.DIRECT,
 ) -> None:
     """Take the connections of the policy's members, with TLS, until Ctrl-C or SIGTERM."""
@@ -76,7 +89,7 @@ def up(
         from fheval.direct.service import run_hub
 
         log_to_standard_error("fheval.hub")
-        run_hub(kit, state, host, port, on_ready=ready)
+        run_hub(kit, state, host, port, metrics=metrics, on_ready=ready)
     else:
         from fheval.flower.superlink import run_aggregator
 
@@ -97,12 +110,16 @@ def status(state: StateDirectory, json_target: options.Json = None) -> None:
     typer.echo(f"{found.consortium}, policy version {found.policy}, at {found.address}. Studies: {studies}.")
     for each in found.members:
         clock = "" if each.clock is None else f", clock {each.clock:+.1f} s"
-        there = f"since {each.since} from {each.peer}, fheval {each.fheval}{clock}"
+        vault = "its vault does not answer" if each.policy is None else f"policy version {each.policy}"
+        there = f"since {each.since} from {each.peer}, fheval {each.fheval}{clock}, {vault}"
         typer.echo(f"{each.member}: {'not connected' if each.since is None else there}")
     if found.running:
         typer.echo("A round is running.")
     if found.last is not None:
-        typer.echo(f"Last round: {found.last.round}, {len(found.last.roster)} members.")
+        took = found.last.seconds["total"]
+        typer.echo(
+            f"Last round: {found.last.round} at {found.last_at}, {len(found.last.roster)} members, {took:.1f} s."
+        )
 
 
 @app.command(epilog="Example: fheval aggregator evaluate --study sepsis-2026 --kit ./hub --state ./state --json -")
@@ -171,9 +188,16 @@ def _carry_out(state: Path, order: Order) -> Summary:
     from fheval.direct.service import SOCKET, ask_round
 
     if (state / SOCKET).exists():
-        return ask_round(state, order, lambda words: typer.echo(words, err=True))
+        with exchange_bar() as show:
+            return ask_round(state, order, lambda told: show(*_in_words(told)))
     require_flower()
     return carry_out(State.at(state), order)
+
+
+def _in_words(told: Said | Progress) -> tuple[str, int, int]:
+    from fheval.direct.service import Said
+
+    return (told.words, 0, 0) if isinstance(told, Said) else (told.stage, told.done, told.whole)
 
 
 def _chosen_members(kit: AggregatorKit, names: list[str] | None) -> tuple[str, ...]:

@@ -39,6 +39,27 @@ def round_bar(parties: int, *, quiet: bool = False) -> Iterator[Callable[[str], 
         yield on_work
 
 
+@contextmanager
+def exchange_bar() -> Iterator[Callable[[str, int, int], None]]:
+    """Show the exchanges of a consortium's round: a bar on a terminal, a line for each exchange elsewhere.
+
+    Call what it gives with a stage, how many have answered and how many were asked; with zeros, a sentence is said.
+    """
+    with _bar(quiet=False) as bar:
+        task = bar.add_task("connecting", total=None)
+
+        def show(words: str, done: int, whole: int) -> None:
+            if not whole:
+                bar.console.print(words, markup=False, highlight=False)
+            elif not bar.disable:
+                bar.update(task, description=words, completed=done, total=whole)
+            elif not done:
+                asked = f"{whole} member{'s' if whole > 1 else ''}"
+                bar.console.print(f"{words}: asking {asked}", markup=False, highlight=False, soft_wrap=True)
+
+        yield show
+
+
 def _bar(quiet: bool) -> Progress:
     return Progress(
         TextColumn("{task.description}"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,11 +119,21 @@ class Stream:
         self.ended.set()
 
 
+async def _no_greeting(_name: str, _stream: Stream) -> None:
+    """What a hub without a policy of its own does when a member has come."""
+
+
 class Hub:
     """The streams of all members, and exchanges over them. Lives in one event loop."""
 
-    def __init__(self, members: Callable[[], Mapping[str, MemberRecord]]) -> None:
+    def __init__(
+        self,
+        members: Callable[[], Mapping[str, MemberRecord]],
+        on_arrival: Callable[[str, Stream], Awaitable[None]] = _no_greeting,
+    ) -> None:
         self._members = members
+        self._on_arrival = on_arrival
+        self.arrivals = 0
         self.streams: dict[str, Stream] = {}
         self._came = asyncio.Condition()
         self._peers: dict[str, str] = {}
@@ -160,19 +170,24 @@ class Hub:
         )
         older = self.streams.get(name)
         self.streams[name] = stream
+        self.arrivals += 1
         _log.info("%s has connected from %s, fheval %s.", name, stream.peer, arrival.fheval)
         reading = asyncio.ensure_future(_read_answers(name, frames, stream))
         ended = asyncio.ensure_future(stream.ended.wait())
+        greeting: asyncio.Future[None] | None = None
         try:
             async with self._came:
                 self._came.notify_all()
             await self._welcome(name, stream, older)
+            greeting = asyncio.ensure_future(self._on_arrival(name, stream))
             await asyncio.wait({reading, ended}, return_when=asyncio.FIRST_COMPLETED)
             if reading.done():
                 reading.result()
         finally:
             reading.cancel()
             ended.cancel()
+            if greeting is not None:
+                greeting.cancel()
             stream.ended.set()
             if self.streams.get(name) is stream:
                 del self.streams[name]

@@ -24,9 +24,12 @@ from fheval.aggregator.round_in_play import Exchange
 from fheval.consortium import AggregatorKit, MemberRecord, load_aggregator_kit
 from fheval.consortium.files import check_private_directory
 from fheval.direct.front import allow_files
-from fheval.direct.hub import Hub, listening
+from fheval.direct.greetings import greet, greeting_of
+from fheval.direct.hub import Hub, Stream, listening
+from fheval.direct.metrics import Tally, telling
 from fheval.direct.signals import until_told
 from fheval.errors import ConfigError, FhevalError, LocalProtocolError, TransportError
+from fheval.party.messages import Greeting
 from fheval.version import __version__
 
 SOCKET = "hub.sock"
@@ -52,6 +55,14 @@ class Said(msgspec.Struct, frozen=True, tag="said"):
     words: str
 
 
+class Progress(msgspec.Struct, frozen=True, tag="progress"):
+    """How many of the members that were asked have answered this stage."""
+
+    stage: str
+    done: int
+    whole: int
+
+
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
     """How an order ended."""
 
@@ -59,13 +70,17 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
 
 
 class Connected(msgspec.Struct, frozen=True, kw_only=True):
-    """One member as the hub sees it; `clock` is by how many seconds its clock is ahead of the hub's."""
+    """One member as the hub sees it; `clock` is by how many seconds its clock is ahead of the hub's.
+
+    `policy` is the version that its vault says it has, None where the vault does not answer.
+    """
 
     member: str
     since: str | None
     peer: str | None
     fheval: str | None
     clock: float | None
+    policy: int | None
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True, tag="standing"):
@@ -79,11 +94,16 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, tag="standing"):
     members: tuple[Connected, ...]
     running: bool
     last: Summary | None
+    last_at: str | None
 
 
 # What is asked on the socket, and what is told there.
 Asked = StatusRequest | Evaluate
-Told = Said | Ended | Status
+Told = Said | Progress | Ended | Status
+
+# How long a vault has to say who it is: it may be at work for a round.
+_GREETING_SECONDS = 30.0
+_STATUS_SECONDS = 3.0
 
 
 class Service:
@@ -93,13 +113,17 @@ class Service:
         self._directory = kit
         self._state = state
         self.kit = load_aggregator_kit(kit, now=_now())
-        self.hub = Hub(self._members)
+        self.hub = Hub(self._members, self._greet)
         self.address = ""
+        self.tally = Tally()
         self._last: Summary | None = None
         self._playing = asyncio.Lock()
 
     def _members(self) -> Mapping[str, MemberRecord]:
         return {record.name: record for record in self.kit.policy.members}
+
+    async def _greet(self, name: str, stream: Stream) -> None:
+        await greet(name, stream, self.kit.policy.version, _GREETING_SECONDS)
 
     async def refresh(self) -> AggregatorKit:
         """Read the kit again: a new policy or study holds from the next round on, and who was removed is dismissed."""
@@ -109,7 +133,7 @@ class Service:
 
     async def answer(self, asked: Asked, say: Callable[[Told], None]) -> None:
         if isinstance(asked, StatusRequest):
-            say(self.status())
+            say(await self.status())
             return
         if self._playing.locked():
             busy = TransportError("A round is running already. Try again when it has ended.")
@@ -117,69 +141,92 @@ class Service:
             return
         async with self._playing:
             try:
-                self._last = await self._evaluate(asked.order, lambda words: say(Said(words)))
+                self._last = await self._evaluate(asked.order, say)
+                self.tally.ended(self._last)
                 end = OrderEnd(summary=self._last)
             except FhevalError as error:
+                self.tally.failed += 1
                 end = OrderEnd(failure=Failure.of(error))
             except OSError as error:
+                self.tally.failed += 1
                 why = TransportError(f"The aggregator's machine could not ({error.strerror or error}). Try again.")
                 end = OrderEnd(failure=Failure.of(why))
         say(Ended(end))
 
-    async def _evaluate(self, order: Order, say: Callable[[str], None]) -> Summary:
+    async def _evaluate(self, order: Order, say: Callable[[Told], None]) -> Summary:
         kit = await self.refresh()
         there = await self.hub.present(frozenset(order.members), order.patience)
         missing = [name for name in order.members if name not in there]
         if missing:
-            say(f"Not connected: {', '.join(missing)}.")
+            say(Said(f"Not connected: {', '.join(missing)}."))
         loop = asyncio.get_running_loop()
         post = Post(lambda exchange: self._carry(loop, exchange, order.timeout, say))
         return await asyncio.to_thread(carry_out, order, kit, there, post, self._state / "keys")
 
     def _carry(
-        self, loop: asyncio.AbstractEventLoop, asked: Exchange, seconds: float, say: Callable[[str], None]
+        self, loop: asyncio.AbstractEventLoop, asked: Exchange, seconds: float, say: Callable[[Told], None]
     ) -> dict[str, bytes]:
         """One exchange, from the thread that plays the aggregator's part."""
-        whole = len(asked.requests)
-        say(f"{asked.stage.value}: asking {whole} member{'s' if whole > 1 else ''}")
-        carried = asyncio.run_coroutine_threadsafe(self.hub.exchange(asked, seconds), loop)
+        stage = asked.stage.value
+        say(Progress(stage, 0, len(asked.requests)))
+        exchange = self.hub.exchange(asked, seconds, lambda done, whole: say(Progress(stage, done, whole)))
+        carried = asyncio.run_coroutine_threadsafe(exchange, loop)
         replies = carried.result()
         silent = sorted(set(asked.requests) - set(replies))
         if silent:
-            say(f"{asked.stage.value}: no answer from {', '.join(silent)}")
+            say(Said(f"{stage}: no answer from {', '.join(silent)}"))
         return replies
 
-    def status(self) -> Status:
-        members = []
-        for name in sorted(self._members()):
-            stream = self.hub.streams.get(name)
-            members.append(
-                Connected(
-                    member=name,
-                    since=None if stream is None else _moment(stream.since),
-                    peer=None if stream is None else stream.peer,
-                    fheval=None if stream is None else stream.arrival.fheval,
-                    clock=None if stream is None else round(stream.clock_difference, 3),
-                )
-            )
+    async def status(self) -> Status:
+        """Who is there; the vaults behind the streams are asked at this moment."""
+        streams = dict(self.hub.streams)
+        asked = await asyncio.gather(*(greeting_of(name, each, _STATUS_SECONDS) for name, each in streams.items()))
+        greetings = dict(zip(streams, asked, strict=True))
         return Status(
             consortium=self.kit.policy.consortium,
             policy=self.kit.policy.version,
             studies=tuple(sorted(self.kit.studies())),
             address=self.address,
             fheval=__version__,
-            members=tuple(members),
+            members=tuple(_connected(name, streams.get(name), greetings.get(name)) for name in sorted(self._members())),
             running=self._playing.locked(),
             last=self._last,
+            last_at=None if self.tally.last is None else _moment(self.tally.last),
+        )
+
+    def metrics(self) -> str:
+        """How the hub stands, as Prometheus reads it; nothing of it depends on anybody's data."""
+        differences = [abs(each.clock_difference) for each in self.hub.streams.values()]
+        return self.tally.text(
+            members=len(self._members()),
+            connected=len(self.hub.streams),
+            arrivals=self.hub.arrivals,
+            policy=self.kit.policy.version,
+            running=self._playing.locked(),
+            clock_difference=max(differences, default=0.0),
         )
 
 
-async def serve(kit: Path, state: Path, host: str, port: int, *, on_ready: Callable[[], None]) -> None:
-    """Run a hub until it is cancelled."""
+def _connected(name: str, stream: Stream | None, greeting: Greeting | None) -> Connected:
+    return Connected(
+        member=name,
+        since=None if stream is None else _moment(stream.since),
+        peer=None if stream is None else stream.peer,
+        fheval=None if stream is None else stream.arrival.fheval,
+        clock=None if stream is None else round(stream.clock_difference, 3),
+        policy=None if greeting is None else greeting.policy_version,
+    )
+
+
+async def serve(
+    kit: Path, state: Path, host: str, port: int, *, metrics: int | None = None, on_ready: Callable[[], None]
+) -> None:
+    """Run a hub until it is cancelled; with `metrics`, tell them on that port of this machine."""
     service = Service(kit, state)
     async with (
         listening(service.hub, service.kit, kit / "authority.pem", host, port) as bound,
         _answering(state / SOCKET, service),
+        telling(service.metrics, metrics),
     ):
         service.address = f"{host}:{bound}"
         on_ready()
@@ -191,12 +238,16 @@ async def _answering(path: Path, service: Service) -> AsyncIterator[None]:
     """Answer `evaluate` and `status` on a socket that only this user can open."""
 
     async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        loop = asyncio.get_running_loop()
+
         def say(told: Told) -> None:
-            writer.write(msgspec.json.encode(told) + b"\n")
+            # Also from the thread that plays the aggregator's part.
+            loop.call_soon_threadsafe(writer.write, msgspec.json.encode(told) + b"\n")
 
         with suppress(ConnectionError, ValueError, msgspec.DecodeError, asyncio.IncompleteReadError):
             asked = msgspec.json.decode(await reader.readline(), type=Asked)
             await service.answer(asked, say)
+            await asyncio.sleep(0)  # what was said last is written then
             await writer.drain()
         writer.close()
         with suppress(ConnectionError):
@@ -215,13 +266,15 @@ async def _answering(path: Path, service: Service) -> AsyncIterator[None]:
         path.unlink(missing_ok=True)
 
 
-def run_hub(kit: Path, state: Path, host: str, port: int, *, on_ready: Callable[[], None]) -> None:
+def run_hub(
+    kit: Path, state: Path, host: str, port: int, *, metrics: int | None = None, on_ready: Callable[[], None]
+) -> None:
     """Serve until SIGTERM or SIGINT."""
     state.mkdir(parents=True, mode=0o700, exist_ok=True)
     check_private_directory(state)
     allow_files()
     with _alone(state):
-        asyncio.run(until_told(serve(kit, state, host, port, on_ready=on_ready)))
+        asyncio.run(until_told(serve(kit, state, host, port, metrics=metrics, on_ready=on_ready)))
 
 
 @contextmanager
@@ -248,7 +301,7 @@ def ask_status(state: Path) -> Status:
     return told
 
 
-def ask_round(state: Path, order: Order, on_said: Callable[[str], None]) -> Summary:
+def ask_round(state: Path, order: Order, on_said: Callable[[Said | Progress], None]) -> Summary:
     """As `evaluate`: have the hub in a state directory carry out an order, and hear how it goes."""
     told = _ask(state, Evaluate(order), on_said)
     if not isinstance(told, Ended):
@@ -256,7 +309,7 @@ def ask_round(state: Path, order: Order, on_said: Callable[[str], None]) -> Summ
     return told.end.result()
 
 
-def _ask(state: Path, asked: Asked, on_said: Callable[[str], None]) -> Ended | Status:
+def _ask(state: Path, asked: Asked, on_said: Callable[[Said | Progress], None]) -> Ended | Status:
     with socket(AF_UNIX, SOCK_STREAM) as connection:
         try:
             connection.connect(str(state / SOCKET))
@@ -268,9 +321,9 @@ def _ask(state: Path, asked: Asked, on_said: Callable[[str], None]) -> Ended | S
         with connection.makefile("rb") as lines:
             for line in lines:
                 told: Told = msgspec.json.decode(line, type=Told)
-                if not isinstance(told, Said):
+                if not isinstance(told, (Said, Progress)):
                     return told
-                on_said(told.words)
+                on_said(told)
     raise TransportError("The aggregator stopped before the round ended. Start it and try again.")
 
 

@@ -1,0 +1,151 @@
+"""What the hub tells: operators at once when something is wrong, `status`, and Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from direct.streams import NAMES, Consortium, make_consortium, now
+from fheval.consortium import install_policy
+from fheval.direct import service
+from fheval.direct.service import Status, ask_status, serve
+from fheval.errors import ConfigError
+from fheval.flower.processes import free_port
+from fheval.party.messages import Greeting, Reply, Request
+from fheval.protocols.base import Stage
+from fheval.wire import decode, encode
+
+
+def greets(name: str, policy: int) -> Callable[[bytes], bytes]:
+    """A vault that says under which policy it is, and nothing else."""
+
+    def handle(data: bytes) -> bytes:
+        assert decode(data, Request, sender="hub").stage is Stage.HELLO
+        body = encode(Greeting(member=name, consortium="Trial", policy_version=policy, engines=()))
+        return encode(Reply(stage=Stage.HELLO, round="", sender=name, body=body, signature=b""))
+
+    return handle
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Consortium]:
+    """The hub and alder have policy version 2, birch has version 1, and cedar's vault is down."""
+    tmp_path.chmod(0o700)
+    consortium = make_consortium(tmp_path)
+    consortium.sign()
+    signed = consortium.authority.policy_bytes()
+    assert signed is not None
+    install_policy(tmp_path / "hub", signed, now=now())
+    with ExitStack() as stack:
+        stack.enter_context(consortium.vault("alder", greets("alder", 2)))
+        stack.enter_context(consortium.vault("birch", greets("birch", 1)))
+        yield consortium
+
+
+@asynccontextmanager
+async def serving(made: Consortium, metrics: int | None = None) -> AsyncIterator[tuple[Path, int]]:
+    state, port, ready = made.root / "state", free_port(), asyncio.Event()
+    state.mkdir(mode=0o700)
+    task = asyncio.create_task(serve(made.root / "hub", state, "127.0.0.1", port, metrics=metrics, on_ready=ready.set))
+    waiting = asyncio.create_task(ready.wait())
+    try:
+        await asyncio.wait({task, waiting}, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+        yield state, port
+    finally:
+        task.cancel()
+        waiting.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+
+
+def test_a_member_is_told_at_once_what_will_not_work(made: Consortium) -> None:
+    def told(name: str, words: str) -> bool:
+        return any(words in line for line in made.said.get(name, ()))
+
+    async def play() -> Status:
+        async with serving(made) as (state, port), made.relays(port):
+            await until(lambda: told("birch", "policy version 1, and the hub has 2"))
+            await until(lambda: told("cedar", "does not answer"))
+            return await asyncio.to_thread(ask_status, state)
+
+    found = asyncio.run(play())
+    assert {each.member: each.policy for each in found.members} == {"alder": 2, "birch": 1, "cedar": None}
+    assert all(each.since is not None and each.clock is not None for each in found.members)
+    assert not told("alder", "The hub says")
+
+
+def test_a_vault_that_says_nonsense_is_one_that_does_not_answer(made: Consortium) -> None:
+    async def play() -> Status:
+        async with serving(made) as (state, port), made.relays(port, ("cedar",)):
+            await until(lambda: bool(made.said.get("cedar")))
+            return await asyncio.to_thread(ask_status, state)
+
+    with made.vault("cedar", lambda _: b"nonsense"):
+        found = asyncio.run(play())
+    assert {each.member: each.policy for each in found.members}["cedar"] is None
+
+
+def test_status_does_not_wait_for_a_vault_that_hangs(made: Consortium, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "_STATUS_SECONDS", 0.3)
+
+    def hang(_: bytes) -> bytes:
+        time.sleep(2)
+        return b""
+
+    async def play() -> float:
+        async with serving(made) as (state, port), made.relays(port, ("cedar",)):
+            await until(lambda: bool(made.said.get("cedar")))
+            began = time.monotonic()
+            await asyncio.to_thread(ask_status, state)
+            return time.monotonic() - began
+
+    with made.vault("cedar", hang):
+        assert asyncio.run(play()) < 1.9
+
+
+def fetched(port: int, path: str = "/metrics") -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        text: str = answer.read().decode()
+    return text
+
+
+def test_prometheus_reads_the_figures(made: Consortium) -> None:
+    async def play() -> str:
+        metrics = free_port()
+        async with serving(made, metrics) as (_, port), made.relays(port, NAMES[:2]):
+            await until(lambda: all(made.said.get(name) for name in NAMES[:2]))
+            return await asyncio.to_thread(fetched, metrics)
+
+    lines = asyncio.run(play()).splitlines()
+    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert (values["fheval_members"], values["fheval_members_connected"]) == ("3", "2")
+    assert (values["fheval_policy_version"], values["fheval_rounds_completed_total"]) == ("2", "0")
+    assert len(lines) == 3 * len(values)
+    for name in values:
+        assert f"# TYPE {name} " in "\n".join(lines)
+
+
+def test_a_taken_port_for_metrics_is_named(made: Consortium) -> None:
+    async def play(metrics: int) -> None:
+        async with serving(made, metrics):
+            (made.root / "state").rename(made.root / "first")
+            async with serving(made, metrics):
+                pass
+
+    with pytest.raises(ConfigError, match="cannot be listened on for metrics"):
+        asyncio.run(play(free_port()))
