@@ -161,6 +161,11 @@ def test_a_round_among_processes(kits: Path, fheval: Session) -> None:
     table = fheval("vault", "rounds", "--kit", kits / "birch").out
     assert f"auc {found['auc']:.4f}" in table
     assert "1 of 10 releases" in fheval("vault", "status", "--kit", kits / "birch").out
+    page = kits / "page.html"
+    told = fheval("vault", "report", "--kit", kits / "birch", found["round"][:8], page)
+    assert (told.status, told.err) == (0, "")
+    assert f"{found['auc']:.4f}" in page.read_text()
+    assert "No round begins with 'zz'" in fheval("vault", "report", "--kit", kits / "birch", "zz", page).err
 
 
 def test_two_models_among_processes(kits: Path, fheval: Session, folder: Path) -> None:

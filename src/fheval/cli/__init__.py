@@ -242,11 +242,11 @@ def write_json(target: str, content: Mapping[str, Any]) -> None:
         _write(Path(target), text)
 
 
-def write_page(target: Path, account: Account) -> None:
-    """Write the page that tells about an evaluation."""
+def write_page(target: Path, account: Account, when: datetime | None = None) -> None:
+    """Write the page that tells about an evaluation, of this moment or of an earlier one."""
     from fheval.report.round_page import round_page
 
-    _write(target, round_page(account, datetime.now().astimezone()))
+    _write(target, round_page(account, when or datetime.now().astimezone()))
 
 
 def _write(path: Path, text: str) -> None:

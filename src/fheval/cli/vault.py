@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fheval.cli import check_target, options, write_json
+from fheval.cli import check_target, check_targets, options, write_json, write_page
 from fheval.cli.acceptance import accept_all, acceptance_of, offer, take_over
 from fheval.cli.transports import relay_of
-from fheval.cli.vault_views import rounds_json, rounds_table, status_json, status_table
+from fheval.cli.vault_views import result_of, rounds_json, rounds_table, status_json, status_table
 from fheval.consortium import load_kit, open_study
 from fheval.consortium.files import read_public
 from fheval.errors import ConfigError
@@ -226,6 +226,28 @@ def status(
         Console(highlight=False).print(status_table(found))
     else:
         write_json(json, found)
+
+
+@app.command(epilog="Example: fheval vault report --kit ./kit ce2490f9 out.html")
+def report(
+    round_id: Annotated[
+        str, typer.Argument(metavar="ROUND", help="The round's id, or how it begins.", show_default=False)
+    ],
+    target: Annotated[Path, typer.Argument(metavar="FILE.html", help="Where the page goes.", show_default=False)],
+    kit: KitOption = None,
+    state: StateOption = None,
+) -> None:
+    """Write a page about a round and its result, as `fheval evaluate --report` does."""
+    from fheval.report.account import account_of
+
+    check_targets(None, target)
+    with Ledger.read(_files(kit, state, None).ledger) as ledger:
+        found = [each for each in ledger.history() if each.round.id.startswith(round_id)]
+    if len(found) != 1:
+        several = f"{len(found)} rounds begin" if found else "No round begins"
+        raise ConfigError(f"{several} with {round_id!r}. See: fheval vault rounds")
+    write_page(target, account_of(result_of(found[0])), (found[0].ended or found[0].began).astimezone())
+    typer.echo(f"{target} tells about round {found[0].round.id}.")
 
 
 @app.command(

@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fheval.consortium import Kit
-from fheval.evaluation import Row
+from fheval.errors import ConfigError
+from fheval.evaluation import Result, Row
 from fheval.evaluation.finished import finish
 from fheval.party.accepted import AcceptedStudies, Standing
 from fheval.party.ledger import History, Ledger
@@ -97,6 +98,28 @@ def _round_json(each: History) -> dict[str, Any]:
         return content
     told = finish(each.study, round_, verdict)
     return content | {"checked": verdict.checked} | told.to_dict(each.study, round_.groups)
+
+
+def result_of(each: History) -> Result:
+    """A round that released something, as `evaluate` would give it; what it cost others, a vault does not know."""
+    round_, study, verdict = each.round, each.study, each.verdict
+    if verdict is None or verdict.ending is not Ending.RELEASED:
+        raise ConfigError(f"Round {round_.id} has released nothing here: {_state(each)}. See: fheval vault rounds")
+    told = finish(study, round_, verdict)
+    return Result(
+        protocol=round_.protocol,
+        engine=round_.engine,
+        parties=len(verdict.roster),
+        decision_points=len(study.grid),
+        results=told.rows,
+        precision="exact" if round_.precision is None or told.counts else round_.precision,
+        confidence=study.interval,
+        verified=told.verified,
+        soundness_bits=told.soundness_bits,
+        hiding_bits=told.hiding_bits,
+        curves=tuple(told.curves(study, round_.groups)) if told.counts else (),
+        study=study,
+    )
 
 
 def status_table(found: Mapping[str, Any]) -> RenderableType:
