@@ -59,7 +59,7 @@ bench: setup ## the ratios that the documentation states, measured in one run
 	@if [ -x .venv-openfhe/bin/fheval ]; then .venv-openfhe/bin/fheval bench --engine openfhe; fi
 
 e2e: setup-main ## a consortium of real processes on loopback
-	$(PYTHON) -m pytest --durations=5 tests/direct/test_loopback.py tests/flower/test_loopback.py
+	$(PYTHON) -m pytest --durations=5 tests/direct/test_loopback.py tests/direct/test_hostile.py tests/flower/test_loopback.py
 
 vaults: setup-main ## vaults as processes, under load, and killed at every write to the ledger
 	$(PYTHON) -m pytest $(PYTEST_OPTIONS) tests/vault/test_load.py tests/vault/test_kill.py tests/cli/test_vault.py

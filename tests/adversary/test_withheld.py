@@ -11,7 +11,8 @@ import pytest
 
 from fheval import evaluate
 from fheval.errors import VerificationFailed
-from fheval.evaluation.result import all_verified, result_rows
+from fheval.evaluation import result
+from fheval.evaluation.result import Estimate, all_verified, result_rows
 from fheval.metrics.registry import auc_batch
 from fheval.protocols import PROTOCOLS, padded, padded_verified
 from fheval.protocols.base import Seat, Stage
@@ -87,13 +88,23 @@ def test_an_aggregator_that_zeroes_a_form_proves_nothing(monkeypatch: pytest.Mon
         weights[:2] = 0
 
     monkeypatch.setattr(padded_verified.Aggregator, "draw_blinding", blinding_with(zero))
-    result = evaluate(ROWS, metrics=["recall", "accuracy"], protocol="padded-verified", engine=CLEAR)
-    recall, accuracy = result.results
+    told = evaluate(ROWS, metrics=["recall", "accuracy"], protocol="padded-verified", engine=CLEAR)
+    recall, accuracy = told.results
     assert (recall.value, recall.verified, accuracy.value, accuracy.verified) == (None, False, 0.75, True)
-    assert result.verified is False
-    assert result.to_dict()["verified"] is False
-    assert "withheld or undefined, not verified" in result.to_dict()["results"][0]["error"]
-    assert "but for 1 of 2 numbers" in verified_in_words(result)
+    assert told.verified is False
+    assert told.to_dict()["verified"] is False
+    assert "withheld or undefined, not verified" in told.to_dict()["results"][0]["error"]
+    assert "but for 1 of 2 numbers" in verified_in_words(told)
+
+
+def test_without_the_rules_both_would_be_certified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interval of width 0 from one resample of 200, and a number that did not come beside "verified"."""
+    monkeypatch.setattr(Estimate, "carries", lambda *_: True)
+    monkeypatch.setattr(result, "_with_state", lambda row, verified: replace(row, verified=verified))
+    recall, _ = result_rows(STUDY, (), verdict_of(STUDY, 199))
+    assert (recall.low, recall.high, recall.verified) == (0.75, 0.75, True)
+    withheld = verdict_of(STUDY, 0, first_too=True)
+    assert all_verified(withheld, result_rows(STUDY, (), withheld)) is True
 
 
 @pytest.mark.parametrize("guarded", [True, False])
@@ -106,8 +117,8 @@ def test_padded_refuses_ratios_that_cannot_be(monkeypatch: pytest.MonkeyPatch, g
     monkeypatch.setattr(padded.Aggregator, "draw_blinding", blinding_with(add_one))
     if not guarded:
         monkeypatch.setattr(Form, "largest", property(lambda form: form.bound))
-        result = evaluate(ROWS, metrics=["recall"], protocol="padded", engine=CLEAR)
-        assert result.value("recall@0.5") == pytest.approx(1.8, abs=1e-4)
+        told = evaluate(ROWS, metrics=["recall"], protocol="padded", engine=CLEAR)
+        assert told.value("recall@0.5") == pytest.approx(1.8, abs=1e-4)
         return
     with pytest.raises(VerificationFailed):
         evaluate(ROWS, metrics=["recall"], protocol="padded", engine=CLEAR)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -332,6 +333,25 @@ def test_accepting_says_what_it_is_about(kits: Path, fheval: Session, folder: Pa
     assert found["hash"] == asked.hash().hex()
     assert fheval("vault", "withdraw", "--kit", kits / "alder", "one").status == 0
     assert fheval("vault", "status", "--kit", kits / "alder", "--json", "-").json()["studies"] == []
+
+
+@pytest.mark.parametrize(("answer", "accepted"), [("y\n", True), ("n\n", False), ("\n", False), ("", False)])
+def test_accepting_asks_first(
+    kits: Path, fheval: Session, folder: Path, monkeypatch: pytest.MonkeyPatch, answer: str, accepted: bool
+) -> None:
+    """What it is about comes before the question; without a yes nothing is prepared, and nobody's silence is one."""
+    _, signed = load_authority(kits.parent).sign_study(ONE_AUC)
+    (folder / "one.fhev").write_bytes(signed)
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+    options = ("--data", folder / "alder.csv", "--lineage", "icu")
+    done = fheval("vault", "accept", "--kit", kits / "alder", folder / "one.fhev", *options)
+    assert done.status == (0 if accepted else 1)
+    said = " ".join(done.out.split())
+    assert (
+        said.index("Study one: auc.") < said.index("the result goes to the members.") < said.index("answer this study?")
+    )
+    assert ("Study one is accepted" in said) is accepted
+    assert (kits / "alder" / "vault" / "studies.sqlite").exists() is accepted
 
 
 @pytest.mark.parametrize(

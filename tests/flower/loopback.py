@@ -130,8 +130,11 @@ class Loopback:
 
     # What operators do
 
-    def found(self) -> None:
-        """Make authority, kits, policy and data; sign the studies, and accept them as every member."""
+    def found(self, rows: Mapping[str, tuple[Any, Any]] | None = None) -> None:
+        """Make authority, kits, policy and data; sign the studies, and accept them as every member.
+
+        Members have made-up labels and scores, but for those whose `rows` are given.
+        """
         authority = str(self.root / "authority")
         run("consortium", "init", authority, "--name", "Loopback")
         for name in self.members:
@@ -140,10 +143,11 @@ class Loopback:
         run("consortium", "policy", authority)
         generator = np.random.default_rng(2031)
         for number, name in enumerate(self.members):
-            rows = 120 + 30 * number
-            labels = generator.integers(0, 2, rows)
-            scores = np.clip(0.3 * labels + 0.7 * generator.random(rows), 0, 1)
-            lines = [f"{label},{score:.6f}\n" for label, score in zip(labels, scores, strict=True)]
+            count = 120 + 30 * number
+            labels = generator.integers(0, 2, count)
+            scores = np.clip(0.3 * labels + 0.7 * generator.random(count), 0, 1)
+            labels, scores = (rows or {}).get(name, (labels, scores))
+            lines = [f"{label:.0f},{score:.6f}\n" for label, score in zip(labels, scores, strict=True)]
             path = self.root / f"{name}.csv"
             path.write_text("label,score\n" + "".join(lines))
             path.chmod(0o600)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from fheval.errors import CohortTooSmall, TransportError
+from fheval.party.accepted import Acceptance
 from vault.trial import RULES, PicksTheFirst, Trial
 
 Refused = (CohortTooSmall, TransportError)
@@ -41,6 +45,21 @@ def test_one_byte_more_is_no_new_budget(three: Trial) -> None:
     with pytest.raises(Refused):
         play(three, precision=1e-3)
     assert three.ledgers["birch"].releases("of-birch") == 3
+
+
+def test_it_would_be_if_budgets_belonged_to_bytes(three: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same attack, with the operator's name for the data taken out of it."""
+    monkeypatch.setattr(
+        Acceptance, "lineage", property(lambda own: sha256(Path(own.data).read_bytes()).hexdigest()), raising=False
+    )
+    for _ in range(3):
+        play(three)
+    with pytest.raises(Refused):
+        play(three)
+    for path in map(three.data, three.vaults):
+        path.write_bytes(path.read_bytes() + b"\n")
+    three.prepare()
+    play(three)
 
 
 def test_an_operator_may_begin_anew(three: Trial) -> None:
