@@ -201,7 +201,7 @@ def test_bench(monkeypatch: pytest.MonkeyPatch) -> None:
 ROOT = Path(fheval.__file__).parents[2]
 OWN = {
     name: f"{name.replace('-', '_')}.py"
-    for name in ("padded", "padded-verified", "paper-semi-honest", "paper-malicious")
+    for name in ("padded", "padded-verified", "committee", "paper-semi-honest", "paper-malicious")
 }
 
 

@@ -28,7 +28,7 @@ def round_bar(parties: int, *, quiet: bool = False) -> Iterator[Callable[[str], 
         def on_work(role: str) -> None:
             if role in done:
                 done[role] = min(done[role] + 1, parties)
-            elif role != "leader" or done["party"]:
+            elif role not in ("leader", "member") or done["party"]:
                 return
             if role == "counting":
                 now = "Counting"

@@ -108,7 +108,8 @@ def roles_table(result: Result) -> Table:
     table.add_column("sent", justify="right")
     seconds, sent = result.seconds, result.bytes
     table.add_row("party, on average", duration(seconds["party"]), size(sent["party_upload"]))
-    table.add_row("leader, keys included", duration(seconds["leader"]), size(sent["leader_upload"]))
+    keeper = result.keeper
+    table.add_row(f"{keeper}, keys included", duration(seconds[keeper]), size(sent[f"{keeper}_upload"]))
     table.add_row("its public keys, once an epoch", "", size(sent["keys"]))
     table.add_row("aggregator", duration(seconds["aggregator"]), size(sent["result"]))
     table.add_row("of it, after the last upload", duration(seconds["online"]), "")

@@ -86,8 +86,9 @@ class Result:
     if any. `curves` has the global counts where the parties consented to learn them. `seconds` has the mean over the
     parties under "party", and the work of the leader (set-up included), of the aggregator, what of it came after the
     last upload ("online"), and one decryption. `bytes` has one party's upload (mean), the leader's, its public keys,
-    which travel once an epoch, and the aggregator's answer. `rows` are those of all parties, known where they are in
-    one process; they and the `study` are not in the JSON.
+    which travel once an epoch, and the aggregator's answer. Where there is a committee, "member" stands in for
+    "leader", with the mean over its members. `rows` are those of all parties, known where they are in one process; they
+    and the `study` are not in the JSON.
     """
 
     protocol: str
@@ -112,6 +113,11 @@ class Result:
         """How far counting at decision points may have moved the one AUC; None where there is not one, or no bound."""
         row = only_auc(self.results)
         return None if row is None else row.binning
+
+    @property
+    def keeper(self) -> str:
+        """What those are called who made the keys: "leader", or "member" of a committee."""
+        return next(name for name in ("member", "leader") if name in self.seconds)
 
     @property
     def auc(self) -> float:

@@ -336,20 +336,22 @@ def _result(study: Study, round_: Round, verdict: Verdict, watch: Watch, rows: S
     """Put together what came out and what it cost."""
     seconds, sizes = watch.seconds, watch.sizes
     uploads = sizes["party_upload"]
+    protocol = PROTOCOLS[round_.protocol].of_round(round_)
+    keeper, keepers = protocol.keeper, len(protocol.keepers(round_))
     return replace(
         round_result(study, round_, verdict, rows),
         seconds={
             "party": (seconds["counting"] + seconds["party"]) / len(verdict.roster),
-            "leader": seconds["leader"],
+            keeper: seconds[keeper] / keepers,
             "aggregator": seconds["aggregator"],
             "online": watch.online,
             "decrypt": seconds["decrypt"],
         },
         bytes={
             "party_upload": round(sum(uploads) / len(uploads)),
-            "leader_upload": sum(sizes["leader_upload"]),
-            "keys": sum(sizes["keys"]),
-            "result": sum(sizes["result"]),
+            f"{keeper}_upload": sum(sizes[f"{keeper}_upload"]) // keepers,
+            "keys": sum(sizes["keys"]) // keepers,
+            "result": sum(sizes["result"] or sizes["broadcast"]),
         },
         rows=samples,
     )

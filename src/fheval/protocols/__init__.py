@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fheval.errors import ConfigError
-from fheval.protocols import padded, padded_verified, paper_malicious, paper_semi_honest
+from fheval.protocols import committee, padded, padded_verified, paper_malicious, paper_semi_honest
 from fheval.protocols.base import Protocol
 
 __all__ = ["DEFAULT_PROTOCOL", "PROTOCOLS", "Protocol", "register"]
@@ -22,7 +22,7 @@ def register(protocol: Protocol) -> None:
     PROTOCOLS[protocol.name] = protocol
 
 
-for _module in (padded, padded_verified, paper_semi_honest, paper_malicious):
+for _module in (padded, padded_verified, committee, paper_semi_honest, paper_malicious):
     register(_module.PROTOCOL)
 
 DEFAULT_PROTOCOL = padded.PROTOCOL.name

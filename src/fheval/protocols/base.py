@@ -12,7 +12,7 @@ Nothing here opens a file, reads a clock, logs or waits. `fheval.protocols.play`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import sha256
@@ -60,8 +60,11 @@ class Stage(str, Enum):
 
     HELLO = "hello"
     SETUP = "setup"
+    OFFER = "offer"
     SUBMIT = "submit"
     PADS = "pads"
+    MIX = "mix"
+    OPEN = "open"
     RESULT = "result"
     BROADCAST = "broadcast"
     TELL = "tell"
@@ -75,6 +78,13 @@ class Stage(str, Enum):
     PADS_6 = "pads-6"
     PADS_7 = "pads-7"
     PADS_8 = "pads-8"
+    MIX_2 = "mix-2"
+    MIX_3 = "mix-3"
+    MIX_4 = "mix-4"
+    MIX_5 = "mix-5"
+    MIX_6 = "mix-6"
+    MIX_7 = "mix-7"
+    MIX_8 = "mix-8"
 
     @property
     def whole(self) -> Stage:
@@ -98,6 +108,7 @@ class Asked(Enum):
     EVERYONE = "everyone"
     ROSTER = "roster"
     LEADER = "leader"
+    COMMITTEE = "members"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,13 +116,20 @@ class Step:
     """One stage of a protocol: who is asked, and under which role its time and bytes are shown.
 
     A message may speak of what members answered at an earlier stage, which it `cites`: `submit` where it names the
-    parties whose uploads arrived, `result` where it is the leader's own answer. Vaults demand their signatures.
+    parties whose uploads arrived, `result` where it is the leader's own answer, a committee's stages where it shows
+    what its members answered there. Vaults demand their signatures.
     """
 
     stage: Stage
     asked: Asked
     role: str
     cites: Stage | None = None
+    also_cites: Stage | None = None
+
+    @property
+    def cited(self) -> tuple[Stage, ...]:
+        """The stages whose answers a message speaks of."""
+        return tuple(stage for stage in (self.cites, self.also_cites) if stage is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +201,8 @@ class Seat:
     `contribution` is there when it submits. `roster` is what a leader gave pads for. `uploaded` names those who have
     proven to have uploaded, with their nonces; None where nobody proves anything, in trials. A checker opens the answer
     that it is `shown`. It is asked for one `part` of an answer. What it finds it tells in the words of `telling`.
+    `said` has what this member answered earlier in the round, `signed` the digests of what others have signed, None in
+    trials, and `publics` the committee's public keys.
     """
 
     engine: Engine
@@ -196,6 +216,9 @@ class Seat:
     shown: bytes | None = field(default=None, repr=False)
     part: int = 0
     telling: Telling = field(default_factory=Telling)
+    said: Mapping[Stage, bytes] = field(default_factory=dict, repr=False)
+    signed: Mapping[tuple[Stage, str], bytes] | None = field(default=None, repr=False)
+    publics: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     @property
     def own(self) -> Contribution:
@@ -213,6 +236,16 @@ class Seat:
             raise RemoteProtocolError(
                 "The roster is not that of the uploads that were shown. The round was aborted.",
                 step="roster",
+                culprit=AGGREGATOR,
+            )
+
+    def require_signed(self, stage: Stage, party: str, digest: bytes) -> None:
+        """Refuse what is said to be another member's answer and is not what that member has signed."""
+        if self.signed is not None and not compare_digest(self.signed.get((stage, party), b""), digest):
+            raise RemoteProtocolError(
+                f"What {party} is said to have answered at stage {stage.value} is not what it signed. "
+                "The round was aborted.",
+                step=stage.value,
                 culprit=AGGREGATOR,
             )
 
@@ -263,7 +296,8 @@ class RoundFailed(FhevalError):  # noqa: N818 (a round, not this program, has fa
 class Aggregator(ABC):
     """The aggregator of one protocol. It answers a round once: a second answer, blinded anew, would tell more.
 
-    A party that drops out is left out, unless it is `indispensable`: the leader, or everyone. Then the round is over.
+    A party that drops out is left out, unless it is `indispensable`: the leader, the committee, or everyone. Then the
+    round is over.
     """
 
     upload: ClassVar[type[Message]]
@@ -282,6 +316,11 @@ class Aggregator(ABC):
     @abstractmethod
     def play(self) -> Playing:
         """The whole round, from the first request to the last confirmation."""
+
+    @property
+    def keepers(self) -> tuple[str, ...]:
+        """Who made the keys of the round."""
+        return (self.round.leader,)
 
     def check_sender(self, upload: Any) -> None:
         """Refuse an upload of another round, of a stranger, and a party's second one."""
@@ -308,7 +347,7 @@ class Aggregator(ABC):
             except (RemoteProtocolError, EngineError):
                 continue
         silent = frozenset(round_.parties).difference(self.roster)
-        missed = silent if self.indispensable is Asked.EVERYONE else silent & {round_.leader}
+        missed = silent if self.indispensable is Asked.EVERYONE else silent.intersection(self.keepers)
         if len(self.roster) < round_.minimum_cohort or (self.indispensable and missed):
             raise RoundFailed(f"no good upload came from {', '.join(sorted(silent))}.", Stage.SUBMIT, silent)
 
@@ -324,12 +363,32 @@ class Aggregator(ABC):
     def leader_failed(self, stage: Stage, why: str) -> RoundFailed:
         return RoundFailed(f"the leader {self.round.leader} failed. {why}", stage, frozenset({self.round.leader}))
 
+    def ask_committee(
+        self, stage: Stage, bodies: Mapping[str, bytes], *, tries: int = 2
+    ) -> Generator[Ask, Replies, dict[str, bytes]]:
+        """What every member of the committee answers; without one of them the round is over."""
+        answers: dict[str, bytes] = {}
+        for _ in range(tries):
+            missing = {party: body for party, body in bodies.items() if party not in answers}
+            if missing:
+                answers.update((yield Ask(stage, missing)))
+        lost = frozenset(bodies).difference(answers)
+        if lost:
+            raise self.members_failed(stage, lost, f"No good answer came at stage {stage.value}.")
+        return {party: answers[party] for party in bodies}
+
+    def members_failed(self, stage: Stage, lost: frozenset[str], why: str) -> RoundFailed:
+        return RoundFailed(f"of the committee, {', '.join(sorted(lost))} failed. {why}", stage, lost)
+
+    def tell_all(self, body: bytes) -> Playing:
+        """Pass on to all parties what there is to open, and take their receipts."""
+        replies = yield Ask(Stage.BROADCAST, dict.fromkeys(self.roster, body))
+        return tuple(_confirmed(replies))
+
     def let_leader_open(self, result: Message) -> Playing:
         """Have the leader open the answer, and pass on to all parties what it says."""
         # The leader may have opened the answer: asking again costs less than one more release of the data.
-        sealed = yield from self.ask_leader(Stage.RESULT, result, tries=2)
-        replies = yield Ask(Stage.BROADCAST, dict.fromkeys(self.roster, sealed))
-        return tuple(_confirmed(replies))
+        return (yield from self.tell_all((yield from self.ask_leader(Stage.RESULT, result, tries=2))))
 
     def let_all_open(self, evaluate: Callable[[], Message]) -> Playing:
         """Have every party open the answer; where it cannot be computed, the round is over."""
@@ -356,7 +415,10 @@ class Protocol(ABC):
     `batch` protocols answer any number of ratio forms in one round, the others the paper's one. One that `resists`
     claims to catch an aggregator that moves a ratio, by more than about `tolerance`. `default_precision` None is exact.
     `counts` is how the protocol lets the parties learn global counts themselves, where it can. One that `opens_exactly`
-    shows exact fractions to who opens the answer, whatever the precision in which others are told.
+    shows exact fractions to who opens the answer, whatever the precision in which others are told. Who makes keys is
+    called a `keeper` here: "leader", or "member" of a committee. The message of the stage `opening` has the answer.
+    Before a keeper has answered any but the stages of
+    `unopened`, nothing of the round is open, and it can be made void.
     """
 
     name: str
@@ -370,6 +432,9 @@ class Protocol(ABC):
     steps: tuple[Step, ...]
     aggregator: type[Aggregator]
     counts: Protocol | None = None
+    keeper: str = "leader"
+    opening: Stage = Stage.RESULT
+    unopened: frozenset[Stage] = frozenset({Stage.SETUP, Stage.OFFER, Stage.SUBMIT, Stage.VOID})
 
     @abstractmethod
     def parameter_sets(self, round_: Round) -> list[Parameters]:
@@ -387,7 +452,30 @@ class Protocol(ABC):
 
     @abstractmethod
     def opens(self, round_: Round, party: str) -> bool:
-        """Whether a party opens answers, and so must hold the FHE secret keys."""
+        """Whether a party opens answers, and so must hold the leader's FHE secret keys."""
+
+    def keepers(self, round_: Round) -> tuple[str, ...]:
+        """Who makes keys, and is asked what only they can answer: the leader, or the members of the committee."""
+        return (round_.leader,)
+
+    def require_keepers(self, round_: Round, named: Sequence[str]) -> None:
+        """Refuse keepers that the study does not name, where it names any."""
+        for keeper in self.keepers(round_):
+            if named and keeper not in named:
+                raise ConfigError(f"The study does not let {keeper!r} lead.")
+
+    def given(self, round_: Round, keeper: str, own: PartySecrets, party: str) -> PartySecrets:  # noqa: ARG002
+        """Keeper: what a party gets of its secrets."""
+        return self.secrets_of(round_, own, party)
+
+    def joined(self, round_: Round, parts: Sequence[PartySecrets]) -> PartySecrets:  # noqa: ARG002
+        """Party: what it holds in all, from what every keeper gave it."""
+        (alone,) = parts
+        return alone
+
+    def digest(self, stage: Stage, body: bytes) -> bytes:  # noqa: ARG002 (most answers are shown whole, or not at all)
+        """What a member signs of its answer."""
+        return sha256(body).digest()
 
     def secrets_of(self, round_: Round, leaders: PartySecrets, party: str) -> PartySecrets:
         """Leader: what a party gets of the epoch's secrets; nobody else gets the master."""
@@ -420,7 +508,8 @@ class Protocol(ABC):
 
     def stages_of(self, round_: Round, me: str) -> tuple[Stage, ...]:
         """What a member is asked in a round, in this order."""
-        mine = [step.stage for step in self.steps if step.asked is not Asked.LEADER or me == round_.leader]
+        kept = me in self.keepers(round_)
+        mine = [step.stage for step in self.steps if kept or step.asked in (Asked.EVERYONE, Asked.ROSTER)]
         return tuple(part for stage in mine for part in stage.parts[: self.parts_of(round_, stage)])
 
     def parts_of(self, round_: Round, stage: Stage) -> int:  # noqa: ARG002 (most answers fit one message)
@@ -455,10 +544,6 @@ class Protocol(ABC):
     def answer_submit(self, seat: Seat, _body: bytes) -> Answer:
         nonce = seat.rng.draw(NONCE_BYTES)
         return Answer(body=self.submit(seat, nonce), nonce=nonce)
-
-    @abstractmethod
-    def answer_result(self, seat: Seat, body: bytes) -> Answer:
-        """Open the aggregator's answer. What is sent back has one form, whatever was found."""
 
     def opened(self, seat: Seat, roster: tuple[str, ...], answer: bytes) -> Verdict:
         """What is in the aggregator's answer, or that it was refused; nothing about it is raised."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import NoReturn
 
 import numpy as np
@@ -23,7 +22,7 @@ from fheval.field import Residues
 from fheval.protocols import base, curve, padding
 from fheval.protocols.base import Answer, Asked, OpenedByLeader, Playing, Protocol, Seat, Stage, Step, View, Words
 from fheval.protocols.padding import Factors, PadSheet, SlotPlan, packed_size
-from fheval.protocols.release import RoundedRelease, exact_primes, exact_ratio
+from fheval.protocols.release import RoundedRelease, exact_fraction, exact_primes
 from fheval.protocols.round import (
     AGGREGATOR,
     NONCE_BYTES,
@@ -344,7 +343,7 @@ def leader_open(
         for index in range(len(round_.forms))
     ]
     if layout.rounded is None:
-        ratios = [_exact(form, layout.primes, x, z) for form, (x, z) in zip(round_.forms, pairs, strict=True)]
+        ratios = [exact_fraction(form, layout.primes, x, z) for form, (x, z) in zip(round_.forms, pairs, strict=True)]
     else:
         ratios = [
             layout.rounded.ratio(form, below.kind, x, z)
@@ -354,13 +353,6 @@ def leader_open(
         raise UndefinedMetric
     hiding_bits = layout.rounded.hiding_bits if layout.rounded else None
     return Verdict(ratios=tuple(ratios), roster=result.roster, hiding_bits=hiding_bits)
-
-
-def _exact(form: Form, primes: Sequence[int], x: Sequence[int], z: Sequence[int]) -> Fraction | None:
-    if not all(z):
-        return None
-    quotients = [top * pow(bottom, -1, prime) % prime for top, bottom, prime in zip(x, z, primes, strict=True)]
-    return exact_ratio(form, quotients, primes)
 
 
 _PAD = (

@@ -98,10 +98,15 @@ class Members:
         self.watch = watch or Watch()
         self.verdicts: dict[str, Verdict] = {}
         self.rosters: dict[str, tuple[str, ...]] = {}
-        with self.watch.working("leader"):
+        self.said: dict[str, dict[Stage, bytes]] = defaultdict(dict)
+        with self.watch.working(self.protocol.keeper):
             sets = self.protocol.parameter_sets(round_)
-            self.secrets, setup = keys or leader_set_up(engine, round_, sets, rng)
-            self.setup = self._carried("keys", wire.encode(setup))
+            self.made: dict[str, PartySecrets] = {}
+            self.publics: dict[str, bytes] = {}
+            for keeper in self.protocol.keepers(round_):
+                self.made[keeper], setup = keys or leader_set_up(engine, round_, sets, rng, keeper)
+                self.publics[keeper] = self._carried("keys", wire.encode(setup))
+        self.setup = self.publics[round_.leader]
 
     def play(self, aggregator_type: type[Aggregator] | None = None) -> Verdict:
         """The whole round; gives what a party ends up with, or raises why there is nothing."""
@@ -143,21 +148,41 @@ class Members:
             yield party, answer
 
     def answer(self, party: str, stage: Stage, body: bytes) -> bytes:
-        seat = Seat(
-            engine=self.engine,
-            round=self.round,
-            me=party,
-            secrets=self.protocol.secrets_of(self.round, self.secrets, party),
-            rng=self.rng,
-            contribution=self.contributions.get(party),
-            roster=self.rosters.get(party),
-        )
-        answered = self.protocol.answer(seat, stage, body)
+        answered = self.protocol.answer(self.seat(party), stage, body)
         if answered.roster is not None:
             self.rosters[party] = answered.roster
         if answered.verdict is not None:
             self.verdicts[party] = answered.verdict
-        return wire.encode(answered.body)
+        self.said[party][stage] = wire.encode(answered.body)
+        return self.said[party][stage]
+
+    def seat(self, party: str) -> Seat:
+        """A member's place in the round, as it is now."""
+        return Seat(
+            engine=self.engine,
+            round=self.round,
+            me=party,
+            secrets=self.secrets_of(party),
+            rng=self.rng,
+            contribution=self.contributions.get(party),
+            roster=self.rosters.get(party),
+            said=self.said[party],
+            publics=self.publics,
+        )
+
+    def secrets_of(self, party: str) -> PartySecrets:
+        """What a party holds, from all who made keys."""
+        given = [self.protocol.given(self.round, keeper, own, party) for keeper, own in self.made.items()]
+        return self.protocol.joined(self.round, given)
+
+    @property
+    def secrets(self) -> PartySecrets:
+        """What the leader made."""
+        return self.made[self.round.leader]
+
+    @secrets.setter
+    def secrets(self, made: PartySecrets) -> None:
+        self.made[self.round.leader] = made
 
     def _heard(self, ask: Ask, step: Step) -> Sequence[str]:
         asked = [party for party in ask.bodies if party in self.contributions]

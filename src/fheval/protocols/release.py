@@ -49,6 +49,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, log2, pi, prod, sin, sqrt
+from typing import TypeVar
 
 from fheval.engines.parameters import plain_moduli
 from fheval.errors import CapacityError, VerificationFailed
@@ -63,6 +64,8 @@ LINE_BITS = 16
 NOISE_BITS = 20
 NOISE_MARGIN_BITS = 7
 MOST_PRIMES = 16
+
+R = TypeVar("R", bound="RoundedRelease")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +100,8 @@ class RoundedRelease:
 
     @classmethod
     def plan(
-        cls, bounds: Sequence[int], precision: float, denominators: Sequence[Denominator] | None = None
-    ) -> RoundedRelease:
+        cls: type[R], bounds: Sequence[int], precision: float, denominators: Sequence[Denominator] | None = None
+    ) -> R:
         """Take the fewest primes that hide the denominators, one for each of the bounds; by default each is a kind.
 
         >>> release = RoundedRelease.plan([2**47], 1e-4)
@@ -112,7 +115,7 @@ class RoundedRelease:
         width = Fraction(str(precision))
         for count in range(1, MOST_PRIMES + 1):
             primes = plain_moduli(count)
-            scales = tuple(Scale.of(largest[kind], width, prod(primes)) for kind in range(len(largest)))
+            scales = tuple(cls.scale(largest[kind], width, prod(primes)) for kind in range(len(largest)))
             release = cls(precision=width, primes=primes, scales=scales, lines=any(each.line for each in chosen))
             if release.hiding_bits >= LEAST_HIDING_BITS:
                 return release
@@ -120,6 +123,11 @@ class RoundedRelease:
             f"A precision of {precision} for {len(largest)} kinds of numbers up to 2^{max(bounds).bit_length()} needs "
             f"more than {MOST_PRIMES} primes. Choose a coarser precision, fewer numbers or a smaller max_samples."
         )
+
+    @classmethod
+    def scale(cls, bound: int, precision: Fraction, modulus: int) -> Scale:
+        """What blinds one kind of denominator; others than one aggregator may draw it."""
+        return Scale.of(bound, precision, modulus)
 
     def common_bits(self, kind: int) -> int:
         """W_c: how many octaves a kind's common scale is drawn from."""
@@ -227,3 +235,11 @@ def exact_ratio(form: Form, residues: Sequence[int], primes: Sequence[int]) -> F
     if found is None or found[0] > form.largest * found[1]:
         raise VerificationFailed
     return Fraction(*found)
+
+
+def exact_fraction(form: Form, primes: Sequence[int], x: Sequence[int], z: Sequence[int]) -> Fraction | None:
+    """num/den from c·num and c·den, for one unit c of every field; None where den is zero."""
+    if not all(z):
+        return None
+    quotients = [top * pow(bottom, -1, prime) % prime for top, bottom, prime in zip(x, z, primes, strict=True)]
+    return exact_ratio(form, quotients, primes)

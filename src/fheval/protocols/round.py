@@ -356,13 +356,16 @@ class PartySecrets:
     """What one party holds of an epoch and the aggregator lacks.
 
     All parties share `seed`, and each has a `pad_seed` of its own. Those who open answers have `keys`, one FHE secret
-    key per parameter set. The leader has the `master`, from which all pad seeds are derived.
+    key per parameter set. The leader has the `master`, from which all pad seeds are derived. With a committee, each of
+    its members gives every party a pad seed, all of which are in `pad_seeds`, and the digest of its public keys.
     """
 
     seed: Secret[bytes]
     pad_seed: Secret[bytes]
     keys: tuple[Secret[bytes], ...] = ()
     master: Secret[bytes] | None = None
+    pad_seeds: tuple[Secret[bytes], ...] = ()
+    publics: tuple[bytes, ...] = ()
 
     def pad_seed_of(self, party: str) -> Secret[bytes]:
         """Leader: any party's pad seed."""
@@ -385,22 +388,30 @@ class PublicSetup(Message, frozen=True, kw_only=True):
 
 
 def leader_set_up(
-    engine: Engine, round_: Round, parameters: Sequence[Parameters], rng: Randomness
+    engine: Engine, round_: Round, parameters: Sequence[Parameters], rng: Randomness, keeper: str = ""
 ) -> tuple[PartySecrets, PublicSetup]:
-    """Set-up, leader: make the FHE keys, the common seed and the master.
+    """Set-up, leader (or `keeper`, of a committee): make the FHE keys, the common seed and the master.
 
     These are the leader's own secrets. What the other parties get of them, sealed so that the aggregator cannot open
     it, is the protocol's matter (`Protocol.secrets_of`); the public part goes to the aggregator.
     """
+    maker = keeper or round_.leader
     keys = [engine.generate_keys(chosen) for chosen in parameters]
     master = new_seed(rng)
+    public = PublicSetup(round=round_.id, sender=maker, keys=tuple(made.public for made in keys))
     secrets = PartySecrets(
         seed=new_seed(rng),
-        pad_seed=pad_seed(master, round_.leader),
+        pad_seed=pad_seed(master, maker),
         keys=tuple(made.secret for made in keys),
         master=master,
+        publics=(public_digest(public),),
     )
-    return secrets, PublicSetup(round=round_.id, sender=round_.leader, keys=tuple(made.public for made in keys))
+    return secrets, public
+
+
+def public_digest(setup: PublicSetup) -> bytes:
+    """What a keeper tells every party of its public keys, under seal, so that nobody exchanges them on the way."""
+    return sha256(b"".join(sha256(key).digest() for key in setup.keys)).digest()
 
 
 def require_keys(setup: PublicSetup, expected: int) -> None:

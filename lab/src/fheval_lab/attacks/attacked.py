@@ -44,7 +44,7 @@ class AttackedRound(Members):
         """Let an aggregator of this type play until it has an answer."""
         playing = kind(self.engine, self.round, self.public, self.rng).play()
         ask = next(playing)
-        while ask.stage is not Stage.RESULT:
+        while ask.stage is not self.protocol.opening:
             ask = playing.send(self.replies(ask))
         return next(iter(ask.bodies.values()))
 

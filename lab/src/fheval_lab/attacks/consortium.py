@@ -57,6 +57,8 @@ class Consortium:
         A consortium keeps its secrets from round to round: `like` is an earlier one.
         """
         protocol, round_ = PROTOCOLS[self.protocol], self.round(engine, rng)
+        if len(protocol.keepers(round_)) > 1:
+            return AttackedRound(protocol, engine, round_, self.contributions(data, size), rng)
         secrets, setup = leader_set_up(engine, round_, protocol.parameter_sets(round_), rng)
         if like is not None:
             secrets = replace(like.secrets, keys=secrets.keys)

@@ -94,7 +94,7 @@ def aggregator_work(engine: Engine, protocol: str, parties: int, decision_points
         playing = members.protocol.aggregator(engine, round_, setup, rng).play()
         watch = _Stopwatch()
         ask = next(playing)
-        while ask.stage is not Stage.RESULT:
+        while ask.stage is not members.protocol.opening:
             if ask.stage is Stage.SUBMIT:
                 ask = playing.send(watch.outside(iter(uploads), uploads.ahead))
             else:

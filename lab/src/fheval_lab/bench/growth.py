@@ -79,12 +79,13 @@ def played(protocol: str, engine: str, parties: int) -> Growth:
     if round_.batch is None:
         raise ValueError("A study of one AUC asks for a ratio.")
     own = Contribution(np.ones((1, round_.batch.size), dtype=np.int64))
-    Members(PROTOCOLS[protocol], load_engine(engine), round_, dict.fromkeys(names, own), rng, watch).play()
+    members = Members(PROTOCOLS[protocol], load_engine(engine), round_, dict.fromkeys(names, own), rng, watch)
+    members.play()
     return Growth(
         name=protocol,
         engine=engine,
         parties=parties,
-        leader=watch.seconds["leader"],
+        leader=watch.seconds[members.protocol.keeper] / len(members.made),
         aggregator=watch.seconds["aggregator"],
         party=watch.seconds["party"] / parties,
         megabytes=_largest_memory() / 2**20,

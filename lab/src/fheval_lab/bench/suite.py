@@ -45,7 +45,9 @@ def work() -> list[tuple[str, int]]:
 
 
 def _with_pads() -> list[Protocol]:
-    return [each for each in PROTOCOLS.values() if Stage.PADS in [step.stage for step in each.steps]]
+    """Those whose aggregator adds up pads: its work hardly grows with the parties."""
+    stages = {each.name: [step.stage for step in each.steps] for each in PROTOCOLS.values()}
+    return [each for each in PROTOCOLS.values() if {Stage.PADS, Stage.RESULT}.issubset(stages[each.name])]
 
 
 def _of_paper() -> dict[bool, Protocol]:
