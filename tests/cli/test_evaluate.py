@@ -49,8 +49,9 @@ def test_json_is_one_object_with_the_fields_of_the_contract(
     assert set(result) - {"hiding_bits"} == set(FIELDS)
     for name, kind in FIELDS.items():
         assert isinstance(result[name], kind), name
-    assert set(result["seconds"]) == {"party", "leader", "aggregator", "online", "decrypt"}
-    assert set(result["bytes"]) == {"party_upload", "leader_upload", "keys", "result"}
+    keeper = PROTOCOLS[protocol].keeper
+    assert set(result["seconds"]) == {"party", keeper, "aggregator", "online", "decrypt"}
+    assert set(result["bytes"]) == {"party_upload", f"{keeper}_upload", "keys", "result"}
     assert 0 < result["seconds"]["online"] < result["seconds"]["aggregator"]
     assert (result["protocol"], result["parties"], result["decision_points"]) == (protocol, 3, 100)
     assert result["fheval"] == __version__
