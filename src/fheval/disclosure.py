@@ -35,16 +35,14 @@ from numpy.typing import NDArray
 
 from fheval.counting import Grid
 from fheval.errors import FhevalError
+from fheval.forecast import noise_in_words
 from fheval.metrics.registry import METRICS, Columns, Histogram, Inputs
 from fheval.protocols import PROTOCOLS
 from fheval.protocols.round import Reading
-from fheval.study import Study
+from fheval.study import DEFAULT_ROWS, Study
 
 # A study leaves as many candidates at least: the estimate is an average, and a set of ten is rarely a set of one.
 LEAST_CANDIDATES = 10.0
-
-# What is reckoned with where a study says nothing.
-DEFAULT_ROWS = 1000
 
 # Shares of positives, and true and false positive rates, for which a study is reckoned: the worst of them counts.
 _SHARES = (0.1, 0.5, 0.9)
@@ -97,6 +95,11 @@ def disclosed_by(study: Study, rows: int | None = None, *, rounds: int | None = 
     rows = rows or study.least_rows or DEFAULT_ROWS
     rounds = rounds or study.rounds
     numbers = study.number_of_slices() * (len(study.specs + study.binned) if study.release == "ratios" else 1)
+    if study.release == "noisy-curve":
+        # What noise hides is not a matter of candidates: `fheval.forecast` tells.
+        return Disclosure(
+            reveals="ratios", candidates=inf, precision_needed=None, numbers=numbers, rows=rows, rounds=rounds
+        )
     if study.release != "ratios":
         return Disclosure(
             reveals="counts", candidates=1.0, precision_needed=None, numbers=numbers, rows=rows, rounds=rounds
@@ -391,7 +394,11 @@ def study_in_words(study: Study) -> list[str]:
 
 def _asked(study: Study) -> str:
     name = f"Study {study.name}: " if study.name else "A study: "
-    if study.release != "ratios":
+    if study.release == "noisy-curve":
+        more = [str(spec) for spec in study.specs if spec.threshold is not None]
+        what = "counts at every decision point under noise, from which curves are drawn"
+        what += f" and {_listed(more)} computed" if more else ""
+    elif study.release != "ratios":
         what = "the global counts at every decision point, from which curves are drawn"
     else:
         what = _listed(study.metrics)
@@ -406,10 +413,15 @@ def _numbers(study: Study) -> Iterator[str]:
     if study.release == "ratios":
         rounded = "exact fractions" if study.precision is None else f"rounded to a width of {study.precision:g}"
         yield f"Scores are counted at {points}; the numbers are {rounded}."
-    if study.interval is not None:
+    if study.release == "noisy-curve":
+        yield f"Scores are counted at {points}."
+        yield from noise_in_words(study)
+    elif study.interval is not None:
         of = "clusters" if study.by_cluster else "rows"
         yield f"Each has a {study.interval:.4g} interval, from {study.replicates} resamples of {of}."
-    if study.group_column:
+    if study.groups:
+        yield f"The groups are {_listed(study.groups)}, however few rows they have."
+    elif study.group_column:
         yield (
             f"A group is left out unless {study.minimum_cohort} parties have {study.minimum_group} "
             f"{'clusters' if study.by_cluster else 'rows'} of it each."
@@ -442,6 +454,8 @@ def _terms(study: Study) -> Iterator[str]:
 
 
 def _declared(study: Study) -> str:
+    if study.release == "noisy-curve":
+        return "Whoever sees the result learns no more about any one row than the noise lets through."
     if study.reveals == "counts":
         return "The parties agree that the numbers may give away the counts behind them."
     return "The numbers are not to give away the counts behind them."

@@ -27,6 +27,9 @@ from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE, Rule
 from fheval.metrics.registry import Columns, Histogram, Inputs, Spec, parse_spec
 from fheval.metrics.resampling import LARGEST_WEIGHT
 from fheval.metrics.statistics import PROBABILITY_BITS, Calibration, Statistic
+from fheval.privacy.accounting import Cost, Sensitivity, cost_of, noise_for, require_budget
+from fheval.privacy.expected import best_points
+from fheval.privacy.sampling import Noise
 from fheval.protocols import DEFAULT_PROTOCOL, PROTOCOLS, Protocol
 from fheval.protocols.base import Option
 from fheval.protocols.curve import PRIME
@@ -65,6 +68,11 @@ DEFAULT_LEAST_ROWS = 2
 
 DEFAULT_ROUNDS = 10
 
+# What is reckoned with where a study does not say how many rows there are.
+DEFAULT_ROWS = 1000
+
+# The level of the intervals beside a noisy curve, which cost nothing.
+DEFAULT_LEVEL = 0.95
 
 # Sums must fit an int64: counts as they are, fixed-point numbers of 2^24 units a sample.
 MOST_COUNTED = 1 << 62
@@ -77,7 +85,7 @@ EXACT: Literal["exact"] = "exact"
 
 MEAN_OF = "mean:"
 
-Release = Literal["ratios", "curve"]
+Release = Literal["ratios", "curve", "noisy-curve"]
 
 
 class Slice(NamedTuple):
@@ -108,6 +116,11 @@ class Study(Message, frozen=True, kw_only=True):
     `minimum_cohort` parties) is evaluated by itself as well. `interval` is the level of intervals around all numbers,
     from `replicates` resamples of rows, or of whole clusters with `by_cluster`. `target_range` is the public range of
     true and predicted values in a regression. `release` "curve" asks for the global counts instead of metrics.
+
+    `release` "noisy-curve" asks for counts under noise that hides every row, or every cluster of up to
+    `most_rows_per_cluster` with `by_cluster`: they are `epsilon`-differentially private or, where `delta` is given and
+    Gaussian noise is smaller, (`epsilon`, `delta`), against any `colluding` parties of a minimum cohort together. Its
+    `groups` are named, for which groups there are in the data would be told without noise.
 
     Terms: one `protocol` with its own `options`; `precision` is the width of the rounding that is released, None for an
     exact release; fewer parties than `minimum_cohort` get nothing; `max_samples` bounds the rows of all of them, and
@@ -145,6 +158,11 @@ class Study(Message, frozen=True, kw_only=True):
     reveals: Literal["ratios", "counts"] = "ratios"
     checkers: tuple[str, ...] = ()
     leaders: tuple[str, ...] = ()
+    epsilon: float | None = None
+    delta: float | None = None
+    colluding: int = 1
+    most_rows_per_cluster: int | None = None
+    groups: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         try:
@@ -184,15 +202,32 @@ class Study(Message, frozen=True, kw_only=True):
         metrics = _field("metrics", others.get("metrics", ()))
         if any(text.startswith(MEAN_OF) for text in metrics):
             others |= _means(metrics, _field("models", others.get("models", (UNNAMED,))))
+        noisy = others.get("release") == "noisy-curve"
+        if noisy and interval is None:
+            interval = DEFAULT_LEVEL
+        resampled = interval is not None and not noisy
         fields: dict[str, Any] = {
-            "grid": _chosen_grid(decision_points, grid, scores, resampled=interval is not None),
+            "grid": _chosen_grid(decision_points, grid, scores, resampled=resampled),
             "interval": interval,
-            "replicates": 0 if interval is None else replicates,
+            "replicates": replicates if resampled else 0,
             "protocol": protocol,
             "options": _chosen_options(chosen, own),
             "precision": chosen.default_precision if precision is None else None if precision == EXACT else precision,
         }
-        return cls(**{name: _field(name, value) for name, value in (others | fields).items()})
+        study = cls(**{name: _field(name, value) for name, value in (others | fields).items()})
+        return study._with_best_grid() if noisy and decision_points is None and isinstance(grid, str) else study
+
+    def _with_best_grid(self) -> Study:
+        """The same with as many decision points as give the smallest error under noise, for the declared rows."""
+        grid, noise = self.grid, self.noise
+        if noise is None:
+            return self
+
+        def place(count: int) -> Grid:
+            return msgspec.structs.replace(grid, size=count)
+
+        variance = noise.variance_of(self.minimum_cohort)
+        return msgspec.structs.replace(self, grid=place(best_points(place, self.least_rows or DEFAULT_ROWS, variance)))
 
     @classmethod
     def from_toml(cls, text: str) -> Study:
@@ -264,6 +299,30 @@ class Study(Message, frozen=True, kw_only=True):
         """What makes a group large enough to be released."""
         return Rule(minimum_size=self.minimum_group, minimum_parties=self.minimum_cohort)
 
+    @property
+    def releases_counts(self) -> bool:
+        """Whether counts are released, under noise or not, instead of ratios."""
+        return self.release != "ratios"
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """What changes of a noisy curve when a row, or a cluster, comes or goes."""
+        histograms = len(self.models) * (len(self.classes) or 1) * (1 if self.group_column is None else 2)
+        return Sensitivity(rows=(self.by_cluster and self.most_rows_per_cluster) or 1, cells=histograms)
+
+    @property
+    def noise(self) -> Noise | None:
+        """What each party draws a share of, where the release is noisy."""
+        if self.release != "noisy-curve" or self.epsilon is None:
+            return None
+        return noise_for(self.epsilon, self.delta, self.sensitivity, self.minimum_cohort - self.colluding)
+
+    @property
+    def privacy_cost(self) -> Cost | None:
+        """What a round spends of the privacy of a data set, where the release is noisy."""
+        noise = self.noise
+        return None if noise is None else cost_of(noise, self.sensitivity)
+
     def inputs(self, spec: Spec) -> Inputs:
         return spec.inputs(self.grid, self.target_range)
 
@@ -273,10 +332,17 @@ class Study(Message, frozen=True, kw_only=True):
             calibrated = self.grid.scores != "any"
             return (Histogram(self.grid), *([Calibration(self.grid.scores == "logit")] if calibrated else []))
         specs = self.specs
+        if self.release == "noisy-curve":
+            return (self.histogram,)
         grid = self.grid if any(spec.metric.histogram == "grid" for spec in specs) else None
         cuts = [self.inputs(spec).cut for spec in specs if spec.metric.histogram == "threshold"]
         others = dict.fromkeys(each for spec in specs for each in spec.metric.statistics(self.inputs(spec)))
         return (*([Histogram.at(grid, cuts)] if grid is not None or cuts else []), *others)
+
+    @property
+    def histogram(self) -> Histogram:
+        """The histogram of a noisy curve: at all decision points, and at the thresholds that metrics name."""
+        return Histogram.at(self.grid, (self.inputs(spec).cut for spec in self.specs if spec.metric.threshold))
 
     def slices(self, groups: Sequence[str] = ()) -> list[Slice]:
         """Everything that is evaluated by itself: models, classes and groups, all samples before the groups."""
@@ -347,7 +413,7 @@ class Study(Message, frozen=True, kw_only=True):
             engine=engine,
             parties=tuple(parties),
             leader=leader,
-            groups=tuple(groups),
+            groups=self.groups or tuple(groups),
         )
 
     def round(self, call: RoundCall) -> Round:
@@ -359,7 +425,9 @@ class Study(Message, frozen=True, kw_only=True):
                 culprit=AGGREGATOR,
             )
         self._require_room(len(call.parties))
-        curve = self.release == "curve"
+        if self.releases_counts and call.groups != self.groups and self.release == "noisy-curve":
+            raise StudyError("The round has other groups than the study names. Ask for these.")
+        curve = self.releases_counts
         if curve and self.max_samples << PROBABILITY_BITS >= PRIME // 2:
             raise CapacityError(f"Sums over {self.max_samples} samples do not fit a curve's counts. Lower max_samples.")
         width = sum(statistic.width for statistic in self.statistics()) if curve else 0
@@ -373,6 +441,7 @@ class Study(Message, frozen=True, kw_only=True):
             max_samples=self.max_samples,
             options=self.options,
             checkers=self.checkers,
+            noise=self.noise,
         )
 
 
@@ -470,9 +539,13 @@ def fewest_replicates(level: float) -> int:
     return ceil(round(2 / (1 - level), 9))
 
 
-def _require_enough(level: float, replicates: int) -> None:
+def _require_level(level: float) -> None:
     if not 0 < level < 1:
         raise StudyError(f"A confidence level of {level} makes no sense. Use a number such as 0.95.")
+
+
+def _require_enough(level: float, replicates: int) -> None:
+    _require_level(level)
     fewest = fewest_replicates(level)
     if replicates < fewest:
         raise StudyError(
@@ -492,7 +565,9 @@ def _check_asked(study: Study) -> None:
         raise StudyError("One class cannot be told from others. Name all classes.")
     if not 0 <= study.replicates <= MOST_REPLICATES:
         raise StudyError(f"{study.replicates} resamples make no sense. Use a number up to {MOST_REPLICATES}.")
-    if study.interval is not None:
+    if study.interval is not None and study.release == "noisy-curve":
+        _require_level(study.interval)
+    elif study.interval is not None:
         _require_enough(study.interval, study.replicates)
     elif study.replicates:
         raise StudyError("Resamples are there for an interval. Name its level, such as 0.95.")
@@ -504,11 +579,40 @@ def _check_asked(study: Study) -> None:
             raise StudyError(f"{spec} is no metric of classes. Ask for it without classes.")
     if study.release == "curve" and (study.metrics != ("auc",) or study.replicates):
         raise StudyError("A curve gives all that is computed from it. Ask for no other metric or interval.")
+    _check_noise(study)
+
+
+def _check_noise(study: Study) -> None:
+    """Refuse noise without its terms, terms without noise, and what a histogram under noise does not give."""
+    if study.release != "noisy-curve":
+        absent = {"epsilon": None, "delta": None, "colluding": 1, "most_rows_per_cluster": None, "groups": ()}
+        for name, value in absent.items():
+            if getattr(study, name) != value:
+                raise StudyError(f'{name} goes with release = "noisy-curve". Leave it out, or ask for that.')
+        return
+    require_budget(study.epsilon, study.delta)
+    if study.replicates:
+        raise StudyError("Intervals of a noisy curve are computed from it. Ask for no resamples.")
+    for spec in study.specs:
+        if spec.name != "auc" and not spec.metric.threshold:
+            raise StudyError(f"{spec} does not follow from a noisy curve. Ask for auc, or for metrics at a threshold.")
+    if not 0 <= study.colluding < study.minimum_cohort:
+        raise StudyError(
+            f"{study.colluding} colluding parties of a minimum cohort of {study.minimum_cohort} leave nobody whose "
+            "noise they do not know. Raise minimum_cohort, or lower colluding."
+        )
+    if study.by_cluster != (study.most_rows_per_cluster is not None):
+        raise StudyError("Noise hides clusters of a known size. Set by_cluster and most_rows_per_cluster together.")
+    if (study.group_column is None) != (not study.groups):
+        raise StudyError("Noise hides how many rows a group has, and not which groups there are. Name the groups.")
+    if len(set(study.groups)) != len(study.groups) or not all(study.groups):
+        raise StudyError("A group has no name, or is named twice. Name each once.")
+    _ = study.noise
 
 
 def _check_terms(study: Study) -> None:
     require_terms(study.precision, study.minimum_cohort, study.max_samples)
-    for name in ("minimum_group", "least_rows", "most_rows_per_party", "rounds", "every"):
+    for name in ("minimum_group", "least_rows", "most_rows_per_party", "rounds", "every", "most_rows_per_cluster"):
         value = getattr(study, name)
         if value is not None and not 1 <= value <= MOST_SAMPLES:
             raise StudyError(f"{name} is {value}. Use a number from 1 to {MOST_SAMPLES}.")

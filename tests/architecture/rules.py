@@ -16,6 +16,7 @@ LAYERS = (
     {"protocols"},
     {"metrics"},
     {"study"},
+    {"forecast"},
     {"disclosure"},
     {"evaluation"},
     {"consortium"},

@@ -61,6 +61,13 @@ CHANGES: list[dict[str, Any]] = [
     {"checkers": ("birch",)},
     {"checkers": ("birch", "cedar")},
     {"leaders": ("birch",)},
+    {"release": "noisy-curve", "epsilon": 1.0},
+    {"release": "noisy-curve", "epsilon": 2.0},
+    {"release": "noisy-curve", "epsilon": 1.0, "delta": 1e-6},
+    {"release": "noisy-curve", "epsilon": 1.0, "colluding": 2},
+    {"release": "noisy-curve", "epsilon": 1.0, "by_cluster": True, "most_rows_per_cluster": 5},
+    {"release": "noisy-curve", "epsilon": 1.0, "group_column": "sex", "groups": ("F",)},
+    {"release": "noisy-curve", "epsilon": 1.0, "group_column": "sex", "groups": ("F", "M")},
 ]
 
 

@@ -23,6 +23,8 @@ app = typer.Typer()
     "fheval evaluate --party a.npy --party b.npy --party c.npy --score-kind logit --grid logit --decision-points 99\n\n"
     "fheval evaluate --party a.csv --party b.csv --party c.csv --metric auc --metric f1@0.3 --score-column old "
     "--score-column new --group-column sex --ci 0.95 --cluster-column patient\n\n"
+    "fheval evaluate --party a.csv --party b.csv --party c.csv --release noisy-curve --epsilon 1 "
+    "--report curve.html\n\n"
     "fheval evaluate --party a.csv --party b.csv --party c.csv --study sepsis.toml"
 )
 @options.takes_study(score_kind=options.ScoreKindOrScoresOption)

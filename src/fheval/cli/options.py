@@ -24,7 +24,7 @@ from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE
 from fheval.metrics.registry import METRICS, NAMES
 from fheval.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from fheval.protocols.round import DEFAULT_MAX_SAMPLES, DEFAULT_MINIMUM_COHORT
-from fheval.study import DEFAULT_REPLICATES, EXACT, RESAMPLED_DECISION_POINTS, Study
+from fheval.study import DEFAULT_REPLICATES, DEFAULT_ROWS, EXACT, RESAMPLED_DECISION_POINTS, Study
 
 _ASKED = "What is asked"
 _COUNTING = "Counting"
@@ -44,6 +44,7 @@ class Release(str, Enum):
 
     RATIO = "ratio"
     CURVE = "curve"
+    NOISY_CURVE = "noisy-curve"
 
 
 def _metrics_from(start: str) -> list[str]:
@@ -206,7 +207,50 @@ _STUDY_OPTIONS: dict[str, tuple[Any, Any]] = {
         Release.RATIO,
         _ASKED,
         "ratio: the numbers asked for. curve: the parties learn the global counts, and with them ROC, "
-        "precision-recall and calibration curves.",
+        "precision-recall and calibration curves. noisy-curve: they learn them under noise, which hides every row.",
+    ),
+    "epsilon": _option(
+        float | None, None, _ASKED, "noisy-curve: ε of differential privacy; 1 hides a row well.", metavar="E"
+    ),
+    "delta": _option(
+        float | None,
+        None,
+        _ASKED,
+        "noisy-curve: allow Gaussian noise for (ε, δ), which is smaller where a row is counted many times over.",
+        metavar="D",
+    ),
+    "colluding": _option(
+        int,
+        1,
+        _ASKED,
+        "noisy-curve: how many parties of a minimum cohort may put together what they know; each knows its own noise.",
+        metavar="C",
+        min=0,
+    ),
+    "least_rows": _option(
+        int | None,
+        None,
+        _ASKED,
+        "How many rows all parties have at least. A noisy-curve chooses its decision points by it.",
+        metavar="N",
+        min=1,
+        show_default=f"reckoned with {DEFAULT_ROWS:,}",
+    ),
+    "group": _option(
+        list[str] | None,
+        None,
+        _ASKED,
+        "noisy-curve: a group of the group column; repeat for all that are wanted.",
+        "--group",
+        metavar="VALUE",
+    ),
+    "rows_per_cluster": _option(
+        int | None,
+        None,
+        _ASKED,
+        "noisy-curve: the most rows that a cluster has, which noise then hides as a whole.",
+        metavar="N",
+        min=1,
     ),
     "allow_curves": _option(bool, False, _ASKED, "Say that all parties agreed to --release curve.", "--allow-curves"),
     "decision_points": (DecisionPoints, None),
@@ -281,14 +325,18 @@ def chosen_study(asked: Mapping[str, Any], models: Sequence[str] | None = None, 
     if asked["study"] is not None:
         return _study_of_file(asked, models, by_cluster=by_cluster)
     said = {name: value.value if isinstance(value, Enum) else value for name, value in asked.items() if name != "study"}
-    curve = said.pop("release") == Release.CURVE.value
-    if not said.pop("allow_curves") and curve:
+    release = said.pop("release")
+    if not said.pop("allow_curves") and release == Release.CURVE.value:
         raise ConfigError(
             "The round asks for the counts of a curve, and curves are not allowed. "
             "Ask for metrics, or give --allow-curves where all parties agreed."
         )
     precision, interval = said.pop("precision"), said.pop("ci")
-    del said["score_kind"]
+    score_kind, placed, points = said.pop("score_kind"), said.pop("grid"), said.pop("decision_points")
+    grid: dict[str, Any] = {"grid": placed, "scores": score_kind}
+    if release != Release.NOISY_CURVE.value or placed not in PLACED or points is not None:
+        resampled = interval is not None
+        grid = {"decision_points": chosen_grid(placed, points, asked["score_kind"], resampled=resampled)}
     return Study.of(
         least_rows_per_party=0,  # all rows are here anyway
         metrics=tuple(said.pop("metric") or ("auc",)),
@@ -297,11 +345,11 @@ def chosen_study(asked: Mapping[str, Any], models: Sequence[str] | None = None, 
         interval=interval,
         by_cluster=by_cluster,
         target_range=chosen_range(said.pop("target_range", None)),
-        release="curve" if curve else "ratios",
+        release="ratios" if release == Release.RATIO.value else release,
+        groups=tuple(said.pop("group", None) or ()),
+        most_rows_per_cluster=said.pop("rows_per_cluster", None),
         precision=None if precision is None else chosen_precision(precision),
-        decision_points=chosen_grid(
-            said.pop("grid"), said.pop("decision_points"), asked["score_kind"], resampled=interval is not None
-        ),
+        **grid,
         **said,
     )
 

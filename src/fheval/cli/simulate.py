@@ -26,9 +26,11 @@ Share = tuple[NDArray[np.uint8], NDArray[np.float64]]
     epilog="Examples:\n\n"
     "fheval simulate --labels labels.txt --scores scores.txt --parties 15\n\n"
     "fheval simulate --labels y.npy --scores s.npy --parties 15 --protocol paper-semi-honest --precision exact "
-    "--decision-points 100 --seed 1 --json -"
+    "--decision-points 100 --seed 1 --json -\n\n"
+    "fheval simulate --labels labels.txt --scores scores.txt --parties 15 --minimum-cohort 12 --release noisy-curve "
+    "--epsilon 1"
 )
-@options.takes_study("class_", "group_column", "minimum_group", "target_range")
+@options.takes_study("class_", "group_column", "minimum_group", "group", "rows_per_cluster", "target_range")
 def simulate(
     asked: Mapping[str, Any],
     labels: Annotated[Path, typer.Option(metavar="FILE", help="Labels, one a row: .txt or .npy.", show_default=False)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ import typer
 from fheval.cli import REFUSED, STANDARD_OUTPUT, check_target, options, write_json
 from fheval.disclosure import disclosed_by, disclosure_in_words, study_in_words
 from fheval.errors import ConfigError
+from fheval.forecast import error_in_words, noise_forecast, noise_in_words
 from fheval.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from fheval.report.wording import size
 from fheval.study import Study
@@ -104,10 +106,14 @@ def check(
             "rows": found.rows,
             "rounds": found.rounds,
         }
+        forecast = noise_forecast(study, rows)
+        if forecast is not None:
+            content["noise"] = asdict(forecast)
         write_json(json, content)
     if json != STANDARD_OUTPUT:
         sent = ", ".join(f"{name.replace('_', ' ')} {size(count)}" for name, count in sizes.items())
-        for sentence in (*disclosure_in_words(found), f"Messages: {sent}."):
+        said = [*noise_in_words(study), *error_in_words(study, rows)] or disclosure_in_words(found)
+        for sentence in (*said, f"Messages: {sent}."):
             typer.echo(sentence)
         if refused:
             typer.echo('It says that it reveals ratios. Change it, or say reveals = "counts" if all agree.', err=True)

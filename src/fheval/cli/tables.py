@@ -12,10 +12,9 @@ from rich.text import Text
 
 from fheval.evaluation import Result, Row
 from fheval.report.account import is_one_auc, round_facts
+from fheval.report.forests import digits_of
 from fheval.report.wording import (
-    MOST_DECIMALS,
     binning_in_words,
-    decimals,
     duration,
     fixed,
     p_in_words,
@@ -92,7 +91,7 @@ def _value(result: Result, row: Row) -> str:
 
 
 def _digits(result: Result, row: Row) -> int:
-    return MOST_DECIMALS if row.precision is None else decimals(result.protocol, row.precision)
+    return digits_of(result.protocol, row)
 
 
 def _interval(result: Result, row: Row) -> str:

@@ -15,6 +15,7 @@ from fheval.consortium import Kit
 from fheval.errors import ConfigError
 from fheval.evaluation import Result, Row
 from fheval.evaluation.finished import finish
+from fheval.evaluation.result import privacy_of, shown_precision
 from fheval.party.accepted import AcceptedStudies, Standing
 from fheval.party.ledger import History, Ledger
 from fheval.party.process import VaultFiles
@@ -77,12 +78,11 @@ def rounds_json(history: Sequence[History]) -> dict[str, Any]:
 
 def _round_json(each: History) -> dict[str, Any]:
     round_, verdict = each.round, each.verdict
-    curve = each.study.release == "curve"
     content: dict[str, Any] = {
         "round": round_.id,
         "protocol": round_.protocol,
         "engine": round_.engine,
-        "precision": "exact" if round_.precision is None or curve else round_.precision,
+        "precision": shown_precision(each.study),
         "decision_points": len(each.study.grid),
         "leader": round_.leader,
         "parties": list(round_.parties),
@@ -112,13 +112,14 @@ def result_of(each: History) -> Result:
         parties=len(verdict.roster),
         decision_points=len(study.grid),
         results=told.rows,
-        precision="exact" if round_.precision is None or told.counts else round_.precision,
+        precision=shown_precision(study),
         confidence=study.interval,
         verified=told.verified,
         soundness_bits=told.soundness_bits,
         hiding_bits=told.hiding_bits,
         curves=tuple(told.curves(study, round_.groups)) if told.counts else (),
         study=study,
+        privacy=privacy_of(study, len(verdict.roster)),
     )
 
 

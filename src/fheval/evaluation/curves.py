@@ -31,6 +31,11 @@ class Curve:
     fp: Integers
     calibration: Integers | None = None
 
+    @property
+    def thresholds(self) -> Floats:
+        """Highest first, one for each entry of `tp` and `fp`."""
+        return self.grid.points
+
     def roc(self) -> tuple[Floats, Floats]:
         """False and true positive rates at every decision point, highest first, from (0, 0) to (1, 1)."""
         self._require_classes("The ROC curve")
@@ -61,8 +66,8 @@ class Curve:
         samples = int(self.tp[-1] + self.fp[-1])
         if self.grid.scores == "any" or not samples:
             raise UndefinedMetric("There is no net benefit of no samples, or of scores that are not probabilities.")
-        below = self.grid.points < 1
-        points = self.grid.points[below]
+        below = self.thresholds < 1
+        points = self.thresholds[below]
         odds = points / (1 - points)
         benefit = (self.tp[below] - self.fp[below] * odds) / samples
         return points, benefit, (int(self.tp[-1]) - int(self.fp[-1]) * odds) / samples
@@ -96,7 +101,7 @@ class Curve:
     def to_dict(self) -> dict[str, Any]:
         """Thresholds and counts, from which everything else follows; a calibration has one entry for each stretch."""
         fields: dict[str, Any] = {
-            "thresholds": self.grid.points.tolist(),
+            "thresholds": self.thresholds.tolist(),
             "true_positives": self.tp.tolist(),
             "false_positives": self.fp.tolist(),
         }

@@ -7,13 +7,14 @@ interval and its errors.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from math import isclose
 from typing import Any
 
 from fheval.errors import LocalProtocolError, RemoteProtocolError
-from fheval.evaluation.curves import Curve, read_curves
-from fheval.evaluation.result import Row, all_verified, curve_fields, only_auc, result_rows
+from fheval.evaluation.curves import Curve
+from fheval.evaluation.noisy_curves import curves_of
+from fheval.evaluation.result import Row, all_verified, curve_fields, only_auc, privacy_of, result_rows
 from fheval.protocols.base import Telling
 from fheval.protocols.round import Ending, Round, Verdict
 from fheval.study import Study
@@ -34,6 +35,7 @@ class Finished(Message, frozen=True, kw_only=True):
     ending: Ending
     rows: tuple[Row, ...] = ()
     counts: tuple[int, ...] = ()
+    parties: int = 0
     verified: bool | None = None
     soundness_bits: float | None = None
     hiding_bits: int | None = None
@@ -55,11 +57,14 @@ class Finished(Message, frozen=True, kw_only=True):
             content["confidence"] = study.interval
         if self.counts:
             content["curves"] = [curve_fields(each) for each in self.curves(study, groups)]
+        privacy = privacy_of(study, self.parties)
+        if privacy is not None and self.counts:
+            content["privacy"] = asdict(privacy)
         auc = only_auc(self.rows)
         return content if auc is None else {**content, "auc": auc.value, "binning": auc.binning}
 
     def curves(self, study: Study, groups: Sequence[str] = ()) -> list[Curve]:
-        return read_curves(study, groups, self.counts)
+        return curves_of(study, groups, self.counts, self.parties)
 
 
 def finish(study: Study, round_: Round, verdict: Verdict) -> Finished:
@@ -73,6 +78,7 @@ def finish(study: Study, round_: Round, verdict: Verdict) -> Finished:
         ending=verdict.ending,
         rows=tuple(rows),
         counts=verdict.counts,
+        parties=len(verdict.roster),
         verified=all_verified(verdict, rows),
         soundness_bits=verdict.soundness_bits,
         hiding_bits=verdict.hiding_bits,

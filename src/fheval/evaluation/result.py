@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from itertools import combinations, product
-from math import isnan, nan
+from math import isnan, nan, sqrt
 from typing import Any, Literal
 
 import numpy as np
@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 from fheval.errors import ConfigError, UndefinedMetric
 from fheval.evaluation.curves import CURVE_METRICS, Curve, read_curves
+from fheval.evaluation.noisy_curves import FROM_ANY, NoisyCurve, curves_of, estimated
 from fheval.metrics.registry import Spec
 from fheval.metrics.statistics import PROBABILITY_BITS
+from fheval.privacy.sampling import DiscreteLaplace
 from fheval.protocols.round import Round, Verdict
 from fheval.study import EXACT, Evaluation, Slice, Study, fewest_replicates
 from fheval.version import __version__
@@ -79,16 +81,57 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Privacy:
+    """What noise protects: one row or, where `rows` are more, a cluster of so many, to within (ε, δ).
+
+    `noise` is "laplace" or "gaussian", `deviation` that of the noise on every count. It holds against any `colluding`
+    parties together; the shares of `honest` others are counted on. δ is None where ε is pure.
+    """
+
+    epsilon: float
+    delta: float | None
+    noise: Literal["laplace", "gaussian"]
+    deviation: float
+    rows: int
+    colluding: int
+    honest: int
+
+
+def privacy_of(study: Study, parties: int) -> Privacy | None:
+    """What the noise of a round protects that so many parties took part in; None where there is none."""
+    noise = study.noise
+    if noise is None or study.epsilon is None:
+        return None
+    pure = isinstance(noise, DiscreteLaplace)
+    return Privacy(
+        epsilon=study.epsilon,
+        delta=None if pure else study.delta,
+        noise="laplace" if pure else "gaussian",
+        deviation=sqrt(noise.variance_of(parties)),
+        rows=study.sensitivity.rows,
+        colluding=study.colluding,
+        honest=noise.honest,
+    )
+
+
+def shown_precision(study: Study) -> float | Literal["exact", "noisy"]:
+    """How precise a study's release is: the width of its rounding, or "exact", or "noisy", where intervals tell."""
+    if study.release == "ratios" and study.precision is not None:
+        return study.precision
+    return "noisy" if study.release == "noisy-curve" else EXACT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """What an evaluation gives; `to_dict` is the JSON of the command line.
 
-    `precision` is the width of the rounding that was released, or "exact". `confidence` is the level of the intervals,
-    if any. `curves` has the global counts where the parties consented to learn them. `seconds` has the mean over the
-    parties under "party", and the work of the leader (set-up included), of the aggregator, what of it came after the
-    last upload ("online"), and one decryption. `bytes` has one party's upload (mean), the leader's, its public keys,
-    which travel once an epoch, and the aggregator's answer. Where there is a committee, "member" stands in for
-    "leader", with the mean over its members. `rows` are those of all parties, known where they are in one process; they
-    and the `study` are not in the JSON.
+    `precision` is the width of the rounding that was released, or "exact", or "noisy". `confidence` is the level of
+    the intervals, if any. `curves` has the global counts where the parties consented to learn them, or counts under
+    noise, whose terms are `privacy`. `seconds` has the mean over the parties under "party", and the work of the leader
+    (set-up included), of the aggregator, what of it came after the last upload ("online"), and one decryption. `bytes`
+    has one party's upload (mean), the leader's, its public keys, which travel once an epoch, and the aggregator's
+    answer. Where there is a committee, "member" stands in for "leader", with the mean over its members. `rows` are
+    those of all parties, known where they are in one process; they and the `study` are not in the JSON.
     """
 
     protocol: str
@@ -96,7 +139,7 @@ class Result:
     parties: int
     decision_points: int
     results: tuple[Row, ...]
-    precision: float | Literal["exact"]
+    precision: float | Literal["exact", "noisy"]
     confidence: float | None = None
     verified: bool | None
     soundness_bits: float | None
@@ -104,6 +147,7 @@ class Result:
     seconds: dict[str, float] = field(default_factory=dict)
     bytes: dict[str, int] = field(default_factory=dict)
     curves: tuple[Curve, ...] = ()
+    privacy: Privacy | None = None
     rows: int = field(default=0, repr=False)
     study: Study | None = field(default=None, repr=False)
     fheval: str = __version__
@@ -143,7 +187,8 @@ class Result:
         fields: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__ if name not in ("rows", "study")}
         fields["results"] = [row.to_dict() for row in self.results]
         fields["curves"] = [curve_fields(curve) for curve in self.curves]
-        for name in ("hiding_bits", "confidence", "curves"):
+        fields["privacy"] = None if self.privacy is None else asdict(self.privacy)
+        for name in ("hiding_bits", "confidence", "curves", "privacy"):
             if not fields[name]:
                 del fields[name]
         fields["binning"] = self.binning
@@ -154,20 +199,21 @@ class Result:
 def round_result(study: Study, round_: Round, verdict: Verdict, rows: Sequence[Row] | None = None) -> Result:
     """A round's result as every member holds it: without what it cost the others, which nobody knows."""
     told = tuple(result_rows(study, round_.groups, verdict) if rows is None else rows)
-    curve = study.release == "curve"
+    curve = study.releases_counts
     return Result(
         protocol=round_.protocol,
         engine=NO_ENGINE if curve else round_.engine,
         parties=len(verdict.roster),
         decision_points=len(study.grid),
         results=told,
-        precision=EXACT if round_.precision is None or curve else round_.precision,
+        precision=shown_precision(study),
         confidence=study.interval,
         verified=all_verified(verdict, told),
         soundness_bits=verdict.soundness_bits,
         hiding_bits=verdict.hiding_bits,
         study=study,
-        curves=tuple(read_curves(study, round_.groups, verdict.counts)) if curve else (),
+        curves=tuple(curves_of(study, round_.groups, verdict.counts, len(verdict.roster))) if curve else (),
+        privacy=privacy_of(study, len(verdict.roster)),
     )
 
 
@@ -256,6 +302,8 @@ def result_rows(study: Study, groups: Sequence[str], verdict: Verdict) -> list[R
     """Every number that a round gave: of its ratios or, where counts were released, of the curves."""
     if study.release == "curve":
         return _curve_rows(study, read_curves(study, groups, verdict.counts))
+    if study.release == "noisy-curve":
+        return _noisy_rows(study, curves_of(study, groups, verdict.counts, len(verdict.roster)))
     estimates = _with_averages(study, groups, _finished(study, groups, verdict))
     rows = [_row(study, spec, where, estimate) for (spec, where), estimate in estimates.items()]
     if study.interval is not None:
@@ -382,6 +430,24 @@ def _curve_row(study: Study, name: str, curve: Curve) -> Row:
         precision=2.0**-PROBABILITY_BITS if name == "ece" else EXACT,
         binning=curve.binning() if name == "auc" else None,
     )
+
+
+def _noisy_rows(study: Study, curves: Sequence[Curve]) -> list[Row]:
+    """What was asked for, and what follows from a curve in any case."""
+    asked = [str(spec) for spec in study.specs]
+    wanted = dict.fromkeys([*asked, *(name for name in FROM_ANY if name != "ece" or study.grid.scores != "any")])
+    return [_noisy_row(study, name, each) for name in wanted for each in curves if isinstance(each, NoisyCurve)]
+
+
+def _noisy_row(study: Study, name: str, curve: NoisyCurve) -> Row:
+    row = _empty_row(study, name, curve.where)
+    try:
+        found = estimated(study, curve, name)
+        binning = curve.binning() if name == "auc" else None
+    except UndefinedMetric as undefined:
+        return replace(row, error=str(undefined))
+    note = "no interval: noise only adds to it" if name == "ece" and study.interval is not None else None
+    return replace(row, value=found.value, low=found.low, high=found.high, binning=binning, note=note)
 
 
 def _empty_row(study: Study, metric: str, where: Slice) -> Row:

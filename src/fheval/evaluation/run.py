@@ -60,7 +60,7 @@ def evaluate(
     replicates: int = DEFAULT_REPLICATES,
     by_cluster: bool = False,
     target_range: tuple[float, float] | None = None,
-    release: Literal["ratio", "curve"] = "ratio",
+    release: Literal["ratio", "curve", "noisy-curve"] = "ratio",
     allow_curves: bool = False,
     protocol: str = DEFAULT_PROTOCOL,
     decision_points: int | Grid | None = None,
@@ -108,7 +108,8 @@ def evaluate(
         The public range of a regression's true and predicted values.
     release
         "ratio" for the numbers asked for. "curve" gives the parties, and never the aggregator, the global counts with
-        which they draw ROC, precision-recall and calibration curves.
+        which they draw ROC, precision-recall and calibration curves. "noisy-curve" gives them counts under noise that
+        makes them differentially private: `epsilon`, and `delta` and `colluding` if wanted, are among the options.
     allow_curves
         That all parties agreed to `release="curve"`, which is refused otherwise.
     protocol
@@ -126,7 +127,7 @@ def evaluate(
     on_work
         Called with a role's name each time that role has done a piece of work, for a progress bar.
     options
-        Options of the protocol itself, such as `runs=3`.
+        Options of the protocol itself, such as `runs=3`, and other fields of a `Study`, such as `epsilon=1.0`.
 
     Returns
     -------
@@ -213,10 +214,10 @@ def evaluate_study(
         protocol.of_round(round_).parameter_sets(round_)
         return round_
 
-    groups: tuple[str, ...] = ()
+    groups = study.groups
     round_ = fitting_round(groups)
     suppressed: Mapping[str, str] = {}
-    if study.group_column is not None:
+    if study.group_column is not None and not groups:
         groups, suppressed = _decided_groups(study, parties, leader, rng, watch)
         round_ = fitting_round(groups)
     contributions, samples = _counted(study, groups, parties, rng, watch)

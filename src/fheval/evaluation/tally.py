@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -37,10 +38,12 @@ class PartyTally:
         for statistic in study.statistics():
             self._statistics.setdefault(statistic.task, []).append(statistic)
         self._counted: dict[tuple[Slice, Statistic], Integers] = {}
+        self._cluster_rows: Counter[str] = Counter()
 
     def add(self, table: Table) -> None:
         """Count a stretch of rows; an `InputError` names a bad value, and the tally is then of no use."""
         self._check_models(table)
+        self._check_clusters(table)
         for start in range(0, len(table), MOST_ROWS):
             self._add_block(table.rows(start, start + MOST_ROWS))
         self.rows += len(table)
@@ -74,6 +77,20 @@ class PartyTally:
                     f"{table.labels.place.file or 'A party'} has {len(columns)} columns of scores for model {model!r} "
                     f"where the study needs {wanted}. Give one for each class, or one for labels 0 and 1."
                 )
+
+    def _check_clusters(self, table: Table) -> None:
+        """Refuse a cluster of more rows than noise hides."""
+        most = self.study.most_rows_per_cluster
+        if most is None:
+            return
+        if table.clusters is None:
+            raise ConfigError("Noise hides clusters of rows and a party has no cluster column. Name one.")
+        self._cluster_rows.update(table.clusters.values.tolist())
+        if max(self._cluster_rows.values(), default=0) > most:
+            raise ConfigError(
+                f"A cluster has more than {most} rows, and the study's noise hides {most}. "
+                "Leave rows out, or raise most_rows_per_cluster if all parties agree."
+            )
 
     def _add_block(self, block: Table) -> None:
         weights = self._resampler.weigh(block, by_cluster=self.study.by_cluster)

@@ -7,6 +7,12 @@ the leader would decrypt is what it may learn.
 Against a malicious aggregator a party uploads α_1·x, α_2·x, … as well, for secret α that all parties derive: a sum that
 was changed by δ passes only if these tags were changed by α·δ, which is guessed with probability 1/(t − 1) each.
 
+Where the study asks for noise, a party adds its share to its counts first. The share is drawn when the upload is made,
+from the operating system's generator, as its nonce is: an upload that is sent again is the same bytes, and one that is
+made again, for a new round or after a rollback, has noise of its own. (Noise that stayed the same for the same round
+would be subtracted away by whoever gets the round answered before and after a row was added. Fresh noise can be
+averaged, and so every round spends its ε.)
+
 Counts say far more than a ratio: nothing here runs unless the study asks for it and the parties have agreed.
 """
 
@@ -28,6 +34,9 @@ from fheval.secrets import Randomness, Secret, derive, nonzero_residue
 from fheval.wire import Blob, Message, decode
 
 (PRIME,) = plain_moduli(1)
+
+# A table of noise has fewer entries than 2^20, so that 2^20 shares of it stay below.
+MOST_NOISE = 1 << 40
 
 
 class TaggedCounts(Message, frozen=True, kw_only=True):
@@ -53,11 +62,17 @@ def tag_keys(round_: Round, seed: Secret[bytes], tags: int) -> list[int]:
     return [nonzero_residue(derive(seed, "curve/tag", round_.digest, tag), PRIME) for tag in range(tags)]
 
 
+def noised(round_: Round, own: IntegerVector, rng: Randomness) -> IntegerVector:
+    """Party: its counts, with its share of the noise where the round has any."""
+    return own if round_.noise is None else own + round_.noise.share(rng, len(own))
+
+
 def party_submit(
     round_: Round, secrets: PartySecrets, me: str, own: IntegerVector, tags: int, nonce: bytes
 ) -> TaggedCounts:
     """Step 1, party: y = (x, α_1·x, …) + pad mod t. Learns: nothing."""
-    if len(own) != round_.sums or (own < 0).any() or (own >= PRIME // 2).any():
+    least = -MOST_NOISE if round_.noise is not None else 0
+    if len(own) != round_.sums or (own < least).any() or (own >= PRIME // 2).any():
         raise CapacityError(f"These are not {round_.sums} counts below 2^45. Count again, or lower max_samples.")
     counts = field.from_integers(own, PRIME)
     parts = [counts, *(field.multiply(counts, key, PRIME) for key in tag_keys(round_, secrets.seed, tags))]
@@ -121,7 +136,9 @@ def leader_open(round_: Round, secrets: PartySecrets, sums: PaddedSums, tags: in
     for key, tag in zip(tag_keys(round_, secrets.seed, tags), tagged, strict=True):
         if not np.array_equal(field.multiply(counts, key, PRIME), tag):
             raise VerificationFailed
-    return counts.astype(np.int64)
+    # Residues around zero: noise may have made a count negative.
+    found = counts.astype(np.int64)
+    return np.where(found > PRIME // 2, found - PRIME, found)
 
 
 class CountsRelease(OpenedByLeader):
@@ -170,7 +187,8 @@ class CountsRelease(OpenedByLeader):
         return replace(own, master=leaders.master) if self.opens(round_, party) else own
 
     def submit(self, seat: Seat, nonce: bytes) -> Message:
-        return party_submit(seat.round, seat.secrets, seat.me, seat.own.table.reshape(-1), self.tags, nonce)
+        own = noised(seat.round, seat.own.table.reshape(-1), seat.rng)
+        return party_submit(seat.round, seat.secrets, seat.me, own, self.tags, nonce)
 
     def answer_result(self, seat: Seat, body: bytes) -> Answer:
         sums = decode(body, PaddedSums, sender=AGGREGATOR)

@@ -28,6 +28,7 @@ import numpy.typing as npt
 from fheval.engines import Engine, Parameters
 from fheval.errors import CohortTooSmall, ConfigError, LocalProtocolError, RemoteProtocolError, UndefinedMetric
 from fheval.field import LinearMap, Residues
+from fheval.privacy.sampling import Noise
 from fheval.secrets import Randomness, SealBroken, Secret, expand, new_seed, seal, unseal
 from fheval.wire import Message
 
@@ -246,7 +247,8 @@ class Round:
 
     `precision` is the width of the release's rounding, None for an exact release. A round has a batch of ratios or,
     where the parties consent to learn counts themselves, asks for so many `sums`: never both. `options` are the
-    protocol's own. `checkers` open the result as the leader does, if they are among the parties.
+    protocol's own. `checkers` open the result as the leader does, if they are among the parties. Of the `noise` on
+    sums, if there is any, every party draws a share of its own, anew for every upload.
     """
 
     id: str
@@ -263,6 +265,7 @@ class Round:
     max_samples: int = DEFAULT_MAX_SAMPLES
     options: tuple[tuple[str, OptionValue], ...] = ()
     checkers: tuple[str, ...] = ()
+    noise: Noise | None = None
 
     def __post_init__(self) -> None:
         if len(set(self.parties)) != len(self.parties):
@@ -274,6 +277,8 @@ class Round:
             raise ConfigError(f"A round needs at least one evaluation, and has room for {MOST_SUMS} counts.")
         if self.batch is not None and self.sums:
             raise ConfigError("A round releases ratios or counts. Ask for one of them.")
+        if self.noise is not None and not self.sums:
+            raise ConfigError("Noise is added to counts, and this round releases ratios.")
 
     @property
     def call(self) -> RoundCall:

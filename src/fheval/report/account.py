@@ -18,6 +18,7 @@ from fheval.report.wording import (
     fixed,
     metric_in_words,
     p_in_words,
+    privacy_in_words,
     release_in_words,
     short_binning,
     size,
@@ -198,7 +199,10 @@ def round_facts(result: Result) -> tuple[tuple[str, str], ...]:
         ("decision points", str(result.decision_points)),
     ]
     if result.confidence is not None:
-        facts.append(("intervals", f"{result.confidence:.0%}, from resamples at the parties"))
+        source = "resamples at the parties" if result.privacy is None else "the counts and their noise"
+        facts.append(("intervals", f"{result.confidence:.0%}, from {source}"))
+    if result.privacy is not None:
+        facts.append(("privacy", privacy_in_words(result.privacy)))
     if result.hiding_bits is not None:
         facts.append(
             ("hiding", f"a denominator twice as large would show with an advantage of at most 1/{result.hiding_bits}")

@@ -10,6 +10,8 @@ from fheval.drawing.figures import Trace, calibration, decision_curve, precision
 from fheval.drawing.markup import Element
 from fheval.errors import UndefinedMetric
 from fheval.evaluation.curves import Curve
+from fheval.evaluation.noisy_curves import NoisyCurve
+from fheval.metrics.fixed_point import Floats
 from fheval.report.wording import fixed
 
 # As many lines in one picture stay apart by colour and marker.
@@ -39,18 +41,35 @@ def _panels(curves: Sequence[Curve]) -> Iterator[tuple[str, Sequence[Curve]]]:
 def _figures(title: str, curves: Sequence[Curve]) -> Iterator[Element]:
     of = f", {title}" if title else ""
     if traces := _traces(curves, roc_trace):
-        yield roc(traces, title=f"ROC{of}")
+        yield roc(traces, title=f"ROC{of}", caption=_banded(curves))
     if traces := _traces(curves, precision_recall_trace):
         yield precision_recall(traces, prevalence=_prevalence(curves), title=f"Precision and recall{of}")
     if traces := _traces(curves, calibration_trace):
         yield calibration(
             traces,
             title=f"Calibration{of}",
-            caption="On the dashed line, as many are positive as predicted; above it, more are. Bars: 95 % intervals "
-            "(Wilson).",
+            caption="On the dashed line, as many are positive as predicted; above it, more are. "
+            f"Bars: {_intervals(curves)}.",
         )
     if traces := _traces(curves, net_benefit_trace):
         yield decision_curve(traces, treat_all=_acting_on_all(curves), title=f"Decision curve{of}")
+
+
+def _banded(curves: Sequence[Curve]) -> str | None:
+    """What the band of a curve under noise is; None where there is none."""
+    levels = {curve.level for curve in curves if isinstance(curve, NoisyCurve)} - {0.0}
+    if not levels:
+        return None
+    return (
+        f"Towards the upper left is better. Bands: at each decision point the true positive rate lies within with "
+        f"{100 * levels.pop():g} % confidence, noise and chance included."
+    )
+
+
+def _intervals(curves: Sequence[Curve]) -> str:
+    """What the bars of a calibration are."""
+    levels = {curve.level for curve in curves if isinstance(curve, NoisyCurve)}
+    return f"{100 * levels.pop():g} % intervals, noise included" if levels else "95 % intervals (Wilson)"
 
 
 def _traces(curves: Sequence[Curve], trace: Callable[[Curve], Trace]) -> list[Trace]:
@@ -72,19 +91,23 @@ def name_of(curve: Curve) -> str:
 def roc_trace(curve: Curve) -> Trace:
     """The ROC curve, with its area in its name."""
     false_rate, true_rate = curve.roc()
-    return Trace(f"{name_of(curve)}, AUC {fixed(curve.auc(), 3)}", false_rate.tolist(), true_rate.tolist())
+    name = f"{name_of(curve)}, AUC {fixed(curve.auc(), 3)}"
+    return Trace(name, false_rate.tolist(), true_rate.tolist(), *_band(curve, NoisyCurve.roc_band))
 
 
 def precision_recall_trace(curve: Curve) -> Trace:
     """Precision against recall, with the average precision in its name."""
     precision, recall = curve.precision_recall()
     average = fixed(curve.average_precision(), 3)
-    return Trace(f"{name_of(curve)}, average precision {average}", recall.tolist(), precision.tolist())
+    band = _band(curve, NoisyCurve.precision_band)
+    return Trace(f"{name_of(curve)}, average precision {average}", recall.tolist(), precision.tolist(), *band)
 
 
 def calibration_trace(curve: Curve) -> Trace:
-    """Shares of positives against predicted probabilities, each share with its Wilson interval."""
+    """Shares of positives against predicted probabilities, each share with its interval: Wilson's, or under noise."""
     means, shares, samples = curve.reliability()
+    if isinstance(curve, NoisyCurve):
+        return Trace(name_of(curve), means.tolist(), shares.tolist(), *_band(curve, NoisyCurve.reliability_band))
     ends = [_wilson(share, count) for share, count in zip(shares.tolist(), samples.tolist(), strict=True)]
     lows, highs = zip(*ends, strict=True)
     return Trace(name_of(curve), means.tolist(), shares.tolist(), lows, highs)
@@ -93,7 +116,16 @@ def calibration_trace(curve: Curve) -> Trace:
 def net_benefit_trace(curve: Curve) -> Trace:
     """Net benefit against the threshold, lowest threshold first."""
     points, benefit, _ = curve.net_benefit()
-    return Trace(name_of(curve), points[::-1].tolist(), benefit[::-1].tolist())
+    low, high = _band(curve, NoisyCurve.net_benefit_band)
+    return Trace(name_of(curve), points[::-1].tolist(), benefit[::-1].tolist(), low[::-1], high[::-1])
+
+
+def _band(curve: Curve, band: Callable[[NoisyCurve], tuple[Floats, Floats]]) -> tuple[Sequence[float], Sequence[float]]:
+    """Between what a curve under noise lies; nothing of one that is as it is."""
+    if not isinstance(curve, NoisyCurve) or not curve.level:
+        return (), ()
+    low, high = band(curve)
+    return low.tolist(), high.tolist()
 
 
 def _acting_on_all(curves: Sequence[Curve]) -> Trace | None:

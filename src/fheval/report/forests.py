@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import ceil, log10
 
 from fheval.drawing.figures import Estimate, forest
 from fheval.drawing.markup import Element
@@ -16,8 +17,12 @@ def is_difference(row: Row, models: Sequence[str]) -> bool:
 
 
 def digits_of(protocol: str, row: Row) -> int:
-    """How many decimals of a row mean something."""
-    return MOST_DECIMALS if row.precision is None else decimals(protocol, row.precision or "exact")
+    """How many decimals of a row mean something; under noise, a twentieth of its interval does."""
+    if row.precision is not None:
+        return decimals(protocol, row.precision or "exact")
+    if row.low is None or row.high is None or row.low >= row.high:
+        return MOST_DECIMALS
+    return min(MOST_DECIMALS, max(1, ceil(-log10((row.high - row.low) / 20))))
 
 
 def forests(protocol: str, rows: Sequence[Row], models: Sequence[str], confidence: float | None) -> tuple[Element, ...]:
@@ -118,10 +123,16 @@ def _interval(confidence: float | None) -> str:
     return "interval" if confidence is None else f"{100 * confidence:g} % interval"
 
 
+def _source(rows: Sequence[Row]) -> str:
+    """What intervals come from: numbers that are not rounded have theirs from noisy counts."""
+    noisy = all(row.precision is None for row in rows if row.low is not None)
+    return "the counts and their noise" if noisy else "resamples at the parties"
+
+
 def _caption(rows: Sequence[Row], confidence: float | None) -> str:
     told = []
     if confidence is not None and any(row.low is not None for row in rows):
-        told.append(f"Bars are {100 * confidence:g} % intervals, from resamples at the parties.")
+        told.append(f"Bars are {100 * confidence:g} % intervals, from {_source(rows)}.")
     if any(row.binning is not None and row.p_value is None for row in rows):
         told.append("δ bounds how far counting at decision points may have moved a number; no interval includes it.")
     return " ".join(told)

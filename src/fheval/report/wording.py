@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import ceil, floor, log10
 
 from fheval.evaluation import Result
+from fheval.evaluation.result import Privacy
 from fheval.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from fheval.protocols.base import Words
 
@@ -104,8 +105,21 @@ def decimals(protocol: str, precision: float | str) -> int:
     return min(MOST_DECIMALS, max(1, ceil(-log10(precision))))
 
 
+def privacy_in_words(privacy: Privacy) -> str:
+    """What noise protects, in one sentence."""
+    whom = "row" if privacy.rows == 1 else f"cluster of up to {privacy.rows} rows"
+    terms = f"ε = {privacy.epsilon:g}" + ("" if privacy.delta is None else f" and δ = {privacy.delta:g}")
+    against = {0: "whoever is shown it", 1: "any one party"}.get(privacy.colluding, f"any {privacy.colluding} parties")
+    return (
+        f"{terms} for every {whom}, against {against}: {privacy.noise.title()} noise with a deviation of "
+        f"{privacy.deviation:.3g} on every count, of which {privacy.honest} honest parties were counted on"
+    )
+
+
 def release_in_words(result: Result) -> str:
-    """How precise the figure is, as rounding leaves it."""
+    """How precise the figure is, as rounding or noise leaves it."""
+    if result.privacy is not None:
+        return "under noise, which the intervals include"
     if isinstance(result.precision, str):
         return words_of(result).exact
     return f"to within {result.precision:g}; further digits are noise by design and not shown"
@@ -121,7 +135,7 @@ def binning_in_words(result: Result) -> str | None:
             f"{result.protocol} answers one number a round. Another protocol says it beside the AUC."
         )
     rounded = result.precision if isinstance(result.precision, float) else 10.0**-MOST_DECIMALS
-    if not known or max(known) <= rounded:
+    if result.privacy is not None or not known or max(known) <= rounded:
         return None
     return (
         f"Scores were counted at {result.decision_points:,} decision points: the AUC of the scores themselves lies "
@@ -132,6 +146,8 @@ def binning_in_words(result: Result) -> str | None:
 
 def warning(result: Result) -> str | None:
     """What the user of this release must know beyond the figure, if anything."""
+    if result.privacy is not None:
+        return "Every further round over the same rows spends as much of their privacy again."
     if result.curves:
         return "The parties now know the global counts at every decision point, which say far more than a metric."
     if result.precision != "exact":
