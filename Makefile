@@ -11,10 +11,10 @@ ENGINE_SUITES := $(wildcard $(addprefix tests/,conformance adversary/test_strate
   $(addprefix src/fheval/,engines protocols))
 
 # pytest already runs a process per core, and figures are stated for one thread.
-test engines e2e vaults statistics slow bench: export OMP_NUM_THREADS := 1
+test engines e2e hosts vaults statistics slow bench: export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-main browser demo test engines lint bench e2e vaults statistics packages slow lock clean
+.PHONY: help setup setup-main browser demo test engines lint bench e2e hosts vaults statistics packages slow lock clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 12
@@ -60,6 +60,9 @@ bench: setup ## the ratios that the documentation states, measured in one run
 
 e2e: setup-main ## a consortium of real processes on loopback
 	$(PYTHON) -m pytest --durations=5 tests/direct/test_loopback.py tests/direct/test_hostile.py tests/flower/test_loopback.py
+
+hosts: setup-main ## docs/deploy.md's commands on hosts in network namespaces, with delay, loss, cuts and restarts
+	$(PYTHON) -m pytest --durations=5 tests/hosts
 
 vaults: setup-main ## vaults as processes, under load, and killed at every write to the ledger
 	$(PYTHON) -m pytest $(PYTEST_OPTIONS) tests/vault/test_load.py tests/vault/test_kill.py tests/cli/test_vault.py

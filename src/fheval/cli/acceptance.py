@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from fheval.cli.fingerprints import heard_authority
 from fheval.consortium import Kit, check_study, load_kit
 from fheval.consortium.bulletin import bulletin_version, read_bulletin, take_bulletin
 from fheval.consortium.files import read_public, replace_public
@@ -47,7 +48,7 @@ def take_over(file: MemberFile) -> None:
         if brings < has:
             typer.echo(f"{file.consortium} has policy version {brings}; the kit goes on with {has}.", err=True)
             return
-    policy = take_bulletin(kit, data, authority=file.authority, now=utc_now())
+    policy = take_bulletin(kit, data, authority=heard_authority(kit, file.authority), now=utc_now())
     replace_public(kept, data)
     typer.echo(f"The kit {kit} has policy version {policy.version} of {policy.consortium}.")
 

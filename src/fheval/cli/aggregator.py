@@ -12,6 +12,7 @@ import typer
 
 from fheval.aggregator.orders import Order, Summary
 from fheval.cli import check_target, options, write_json
+from fheval.cli.fingerprints import heard_authority
 from fheval.cli.progress import exchange_bar
 from fheval.cli.transports import Transport, TransportName
 from fheval.cli.vault_views import row_line
@@ -60,7 +61,9 @@ def up(
     ] = None,
     authority: Annotated[
         str | None,
-        typer.Option(metavar="FINGERPRINT", help="The authority's fingerprint, as its operator told you."),
+        typer.Option(
+            metavar="FINGERPRINT", help="The authority's fingerprint, as its operator told you; otherwise it is asked."
+        ),
     ] = None,
     metrics: Annotated[
         int | None,
@@ -78,7 +81,7 @@ def up(
         require_flower()
     now = datetime.now(timezone.utc)
     if consortium is not None:
-        take_bulletin(kit, read_bulletin(consortium), authority=authority, now=now)
+        take_bulletin(kit, read_bulletin(consortium), authority=heard_authority(kit, authority), now=now)
     loaded = load_aggregator_kit(kit, now=now)
 
     def ready() -> None:

@@ -13,6 +13,7 @@ import typer
 
 from fheval.cli import check_target, write_json
 from fheval.cli.consortium_views import overview, show_overview
+from fheval.cli.fingerprints import heard as heard_fingerprint
 from fheval.consortium import enrolment, install_policy, install_study
 from fheval.consortium.authority import Authority, create_authority, import_authority, load_authority
 from fheval.consortium.bulletin import admit, checked_request, is_bulletin, make_bulletin, take_bulletin
@@ -298,7 +299,7 @@ def _fingerprints(requests: Sequence[bytes], heard: Sequence[str] | None) -> dic
         raise ConfigError("Two requests bear the same name. Ask which one is meant.")
     for name in names:
         if name not in found:
-            found[name] = str(typer.prompt(f"The fingerprint that {name} reads to you over the telephone"))
+            found[name] = heard_fingerprint(f"The fingerprint that {name} reads to you over the telephone")
     return found
 
 

@@ -34,6 +34,8 @@ app = typer.Typer(
     "fheval vault rounds --kit ./kit --json -",
 )
 
+LAST = "last"
+
 _COLUMNS = "What the study's names mean in the file"
 
 KitOption = Annotated[Path | None, typer.Option("--kit", metavar="KIT", help="The member's kit.", show_default=False)]
@@ -231,7 +233,7 @@ def status(
 @app.command(epilog="Example: fheval vault report --kit ./kit ce2490f9 out.html")
 def report(
     round_id: Annotated[
-        str, typer.Argument(metavar="ROUND", help="The round's id, or how it begins.", show_default=False)
+        str, typer.Argument(metavar="ROUND", help="The round's id, how it begins, or: last", show_default=False)
     ],
     target: Annotated[Path, typer.Argument(metavar="FILE.html", help="Where the page goes.", show_default=False)],
     kit: KitOption = None,
@@ -242,7 +244,8 @@ def report(
 
     check_targets(None, target)
     with Ledger.read(_files(kit, state, None).ledger) as ledger:
-        found = [each for each in ledger.history() if each.round.id.startswith(round_id)]
+        history = ledger.history()
+    found = history[-1:] if round_id == LAST else [each for each in history if each.round.id.startswith(round_id)]
     if len(found) != 1:
         several = f"{len(found)} rounds begin" if found else "No round begins"
         raise ConfigError(f"{several} with {round_id!r}. See: fheval vault rounds")

@@ -2,7 +2,6 @@
 
     kit = "kit"
     consortium = "consortium.fhev"
-    authority = "e1c8-29f7-9213-7308-e6ef-461b-7c3f-c4dd"
 
     [studies.sepsis-2026]
     data = "scores.csv"
@@ -51,7 +50,10 @@ class StudyData(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class MemberFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `fheval vault up` is started with; `authority` is the fingerprint that was heard over the telephone."""
+    """What `fheval vault up` is started with.
+
+    `authority` is the fingerprint that was heard over the telephone; where it is missing and needed, it is asked for.
+    """
 
     kit: str
     consortium: str | None = None
