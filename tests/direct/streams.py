@@ -75,10 +75,15 @@ class Consortium:
 
     @asynccontextmanager
     async def hub(self, port: int = 0) -> AsyncIterator[tuple[Hub, int]]:
-        kit = load_aggregator_kit(self.root / "hub", now=now())
         hub = Hub(lambda: {each.name: each for each in self._policy_members()})
-        async with listening(hub, kit, self.root / "hub" / "authority.pem", "127.0.0.1", port) as bound:
+        async with self.listening(hub, port) as bound:
             yield hub, bound
+
+    @asynccontextmanager
+    async def listening(self, hub: Hub, port: int = 0) -> AsyncIterator[int]:
+        kit = load_aggregator_kit(self.root / "hub", now=now())
+        async with listening(hub, kit, self.root / "hub" / "authority.pem", "127.0.0.1", port) as bound:
+            yield bound
 
     def _policy_members(self) -> Sequence[MemberRecord]:
         policy = self.authority.policy()

@@ -18,9 +18,14 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from direct.streams import NAMES, Consortium, make_consortium, now
+from fheval.aggregator.orders import owed_file
+from fheval.aggregator.owed import Owed
 from fheval.consortium.member_keys import MemberKeys
 from fheval.direct.frames import FRAME_LIMIT, METHOD, SERVICE, Answer, Arrival, ToHub
+from fheval.direct.service import Service
 from fheval.errors import ConfigError, TransportError
+from fheval.party.messages import Reply
+from fheval.protocols.base import Stage
 from fheval.wire import encode
 
 PATH = f"/{SERVICE}/{METHOD}"
@@ -356,3 +361,24 @@ def test_a_taken_port_is_said(made: Consortium) -> None:
 
     with pytest.raises(ConfigError, match="cannot be listened on"):
         asyncio.run(play())
+
+
+def test_who_comes_back_is_sent_what_it_is_owed(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    made, state = make_consortium(tmp_path), tmp_path / "state"
+    state.mkdir(mode=0o700)
+    owed, reply = owed_file(state), Reply(stage=Stage.BROADCAST, round="r", sender="", body=b"", signature=b"")
+    owed.add([Owed(round="r", stage=Stage.BROADCAST, requests=dict.fromkeys(NAMES, b"outcome"), since=time.time())])
+
+    async def play() -> set[str]:
+        service = Service(tmp_path / "hub", state)
+        async with made.listening(service.hub) as port, made.relays(port, NAMES[:2]):
+            deadline = time.monotonic() + 30
+            while owed.members() != {"cedar"} and time.monotonic() < deadline:
+                await asyncio.sleep(0.05)
+            return owed.members()
+
+    with ExitStack() as stack:
+        for name in NAMES:
+            stack.enter_context(made.vault(name, lambda _data: encode(reply)))
+        assert asyncio.run(play()) == {"cedar"}

@@ -22,6 +22,7 @@ SUMMARY = Summary(
     roster=("member-000", "member-001"),
     dropouts=("member-002",),
     confirmed=("member-000", "member-001"),
+    unconfirmed=(),
     leader="member-001",
     attempts=(
         TriedRound(round="cd" * 16, leader="member-002", failure="the leader member-002 failed.", void=True),

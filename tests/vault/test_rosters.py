@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fheval.aggregator.conductor import Report
+from fheval.aggregator.conductor import Report, drive
 from fheval.counting import Grid
 from fheval.errors import CohortTooSmall, TransportError
 from fheval.party.rosters import too_close
+from fheval.protocols.base import Stage
 from fheval.secrets import Randomness, SystemRandomness
-from vault.trial import NAMES, PADDED, PicksTheFirst, Trial
+from vault.trial import NAMES, PADDED, PicksTheFirst, Trial, Wire
 
 FOUR = NAMES[:4]
 ABSENT = NAMES[4]
@@ -172,6 +173,15 @@ def test_a_member_that_drops_out_on_the_way_ends_the_round_for_free(trial: Trial
     trial.stop("maple")
     with pytest.raises(CohortTooSmall, match="maple were in an earlier round"):
         trial.play(earlier=[first.roster], rng=PicksTheFirst())
+    (spent,) = trial.ledgers["birch"].spending()
+    assert (spent.rounds, spent.void, spent.unknown) == (1, 0, 0)
+
+
+def test_a_member_whose_upload_is_lost_ends_the_round_for_free(trial: Trial) -> None:
+    first = trial.play()
+    wire = Wire(trial, lose=lambda asked, name: asked.stage is Stage.SUBMIT and name == "maple")
+    with pytest.raises(CohortTooSmall, match="maple were in an earlier round"):
+        drive(trial.conduct(trial.study(), PicksTheFirst(), earlier=[first.roster]), wire)
     (spent,) = trial.ledgers["birch"].spending()
     assert (spent.rounds, spent.void, spent.unknown) == (1, 1, 0)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from fheval import errors
 from fheval.aggregator.conductor import conduct, drive
+from fheval.aggregator.owed import Owed, OwedFile
 from fheval.aggregator.round_in_play import EpochKeys, Exchange, Told
 from fheval.consortium import AggregatorKit
 from fheval.consortium.files import replace_public
@@ -56,6 +57,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     roster: tuple[str, ...]
     dropouts: tuple[str, ...]
     confirmed: tuple[str, ...]
+    unconfirmed: tuple[str, ...]
     leader: str
     attempts: tuple[TriedRound, ...]
     exchanges: int
@@ -134,8 +136,15 @@ def carry_out(order: Order, kit: AggregatorKit, members: Sequence[str], post: Po
     if order.begin_anew:
         forget_rosters(rosters, study.hash())
     earlier = kept_rosters(rosters, study.hash())
-    conducting = conduct(study, sorted(members), policy, engine, SystemRandomness(), keys=kept, earlier=earlier)
-    report = drive(conducting, post)
+    owed: list[Owed] = []
+    deliver(owed_file(keys.parent), members, post)
+    try:
+        conducting = conduct(
+            study, sorted(members), policy, engine, SystemRandomness(), keys=kept, earlier=earlier, owed=owed
+        )
+        report = drive(conducting, post)
+    finally:
+        owed_file(keys.parent).add(owed)
     keep_keys(keys, report.keys, policy=policy.hash())
     keep_roster(rosters, study.hash(), report.roster)
     return Summary(
@@ -148,6 +157,7 @@ def carry_out(order: Order, kit: AggregatorKit, members: Sequence[str], post: Po
         # Those who were not even connected count as well.
         dropouts=tuple(name for name in order.members if name not in report.roster),
         confirmed=report.confirmed,
+        unconfirmed=tuple(name for name in report.roster if name not in report.confirmed),
         leader=report.round.leader,
         attempts=msgspec.convert(report.attempts, tuple[TriedRound, ...], from_attributes=True),
         exchanges=post.exchanges,
@@ -156,6 +166,19 @@ def carry_out(order: Order, kit: AggregatorKit, members: Sequence[str], post: Po
         fheval=__version__,
         told=report.told,
     )
+
+
+def owed_file(state: Path) -> OwedFile:
+    """What members are owed, in the aggregator's state directory."""
+    return OwedFile(state / "owed")
+
+
+def deliver(owed: OwedFile, members: Collection[str], post: Callable[[Exchange], Mapping[str, bytes]]) -> None:
+    """Send these members what they are owed of earlier rounds."""
+    # What was signed may be due to others right after.
+    for _ in range(2):
+        for round_id, stage, requests in owed.to(members):
+            owed.settle(round_id, post(Exchange(stage=stage, round=round_id, requests=requests)))
 
 
 class _KeptKeys(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fheval import wire
+from fheval.aggregator.owed import Owed
 from fheval.consortium import Policy
 from fheval.engines import Engine, Parameters
 from fheval.errors import EngineError, RemoteProtocolError
@@ -23,12 +25,11 @@ from fheval.party.messages import (
     Submit,
     Tell,
     Void,
-    Voided,
     request,
 )
 from fheval.party.rosters import too_close
 from fheval.protocols import PROTOCOLS, Protocol
-from fheval.protocols.base import Aggregator, Ask, RoundFailed, Stage
+from fheval.protocols.base import Aggregator, Ask, Asked, RoundFailed, Stage
 from fheval.protocols.round import Ending, PublicSetup, Round
 from fheval.secrets import Randomness
 from fheval.study import Study
@@ -40,11 +41,15 @@ Replies = Mapping[str, bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """One stage: what to send to whom."""
+    """One stage: what to send to whom.
+
+    Where an answer is `needed`, everybody has spent a release and gets nothing for it without: it is worth a long wait.
+    """
 
     stage: Stage
     round: str
     requests: Mapping[str, bytes] = field(repr=False)
+    needed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +131,8 @@ class RoundInPlay:
         self._answer = b""
         self._earlier = earlier
         self._silent: frozenset[str] = frozenset()
-        self._asked_to_submit = False
+        self._asked: frozenset[str] = frozenset()
+        self.owed: Owed | None = None
         # Where the keys are made in this very round; another epoch replaces it.
         self.context = RoundContext.of(round_, Epoch(id=round_.id, leader=round_.leader), self.records)
 
@@ -134,24 +140,24 @@ class RoundInPlay:
         """All stages; gives those who confirmed, and the keys."""
         if keys is None:
             keys = yield from self.set_up()
-        else:
-            yield from self.find_leader()
         self.context = RoundContext.of(self.round, keys.epoch, self.records)
         try:
             aggregator = self.protocol.aggregator(self.engine, self.round, keys.public, self.rng)
         except (EngineError, RemoteProtocolError) as error:
             raise self._leader_failed(str(error)) from error
+        there = yield from self.find_members(aggregator)
         playing = aggregator.play()
         ask = next(playing)
         while True:
-            exchange = self._exchange(ask, aggregator, keys)
+            exchange = self._exchange(ask, aggregator, keys, there)
             replies = yield exchange
             self._silent = (self._silent | exchange.requests.keys()) - replies.keys()
             try:
                 asked, ask = ask, playing.send(self._opened(ask.stage, replies))
                 if asked.stage is Stage.SUBMIT:
-                    self._require_apart(aggregator.roster)
+                    self._require_apart(aggregator.roster, Stage.SUBMIT)
             except StopIteration as done:
+                self.owed = self._still_owed(exchange, done.value)
                 return done.value, keys
             except RoundFailed as failed:
                 told = self._complaints.get(self.round.leader)
@@ -161,13 +167,13 @@ class RoundInPlay:
             finally:
                 self.roster = tuple(aggregator.roster)
 
-    def _require_apart(self, roster: Sequence[str]) -> None:
+    def _require_apart(self, roster: Sequence[str], stage: Stage) -> None:
         """Do not ask the leader for what it would refuse."""
         if any(too_close(roster, other, self.round.minimum_cohort) for other in self._earlier):
             missing = frozenset(self.round.parties).difference(roster)
             raise RoundFailed(
                 f"without {', '.join(sorted(missing))} the roster would be too close to that of an earlier round.",
-                Stage.SUBMIT,
+                stage,
                 missing,
             )
 
@@ -194,12 +200,23 @@ class RoundInPlay:
             bundles=made.bundles,
         )
 
-    def find_leader(self) -> Step:
-        """Make sure that the leader is there before anybody uploads: without it their uploads would be in vain."""
-        leader, challenge = self.round.leader, self.rng.draw(CHALLENGE_BYTES.start)
-        replies = yield self._requests(Stage.HELLO, {leader: Hello(challenge=challenge)})
-        if leader not in replies:
+    def find_members(self, aggregator: Aggregator) -> Step:
+        """Who is there, before anybody uploads and spends a release; too few, or without the leader, end the round."""
+        hello = Hello(challenge=self.rng.draw(CHALLENGE_BYTES.start))
+        replies = yield self._requests(Stage.HELLO, dict.fromkeys(self.round.parties, hello))
+        there = [party for party in self.round.parties if party in replies]
+        missing = frozenset(self.round.parties).difference(there)
+        if self.round.leader in missing:
             raise self._leader_failed("It did not answer at stage hello.")
+        if missing and (len(there) < self.round.minimum_cohort or aggregator.indispensable is Asked.EVERYONE):
+            raise RoundFailed(f"no answer came from {', '.join(sorted(missing))}.", Stage.HELLO, missing)
+        self._require_apart(there, Stage.HELLO)
+        return frozenset(there)
+
+    def _still_owed(self, last: Exchange, confirmed: Collection[str]) -> Owed | None:
+        """The outcome, for those who have not confirmed it."""
+        requests = {name: body for name, body in last.requests.items() if name not in confirmed}
+        return Owed(round=self.round.id, stage=last.stage, requests=requests, since=time.time()) if requests else None
 
     def tell(self) -> Step:
         """After a round: what its leader and checkers say it came to; None where the aggregator is not to learn it.
@@ -222,28 +239,36 @@ class RoundInPlay:
     def void(self) -> Step:
         """Have all who could open this round sign that they never will, and tell those who uploaded; whether it worked.
 
-        Openers who were silent are not asked again, and the round costs its releases then.
+        Openers who were silent are not asked now: they are owed the question, and until then the round costs its
+        releases. All who were asked to upload are told, since an upload may be lost on its way and yet be counted.
         """
-        if not self._asked_to_submit:
+        if not self._asked:
             return True
         openers = self.protocol.openers(self.round)
-        if self._silent.intersection(openers):
+        asked = self._requests(Stage.VOID, dict.fromkeys(openers, Void(call=self.call, epoch=self.context.epoch)))
+        owed = Owed(
+            round=self.round.id,
+            stage=Stage.VOID,
+            requests=dict(asked.requests),
+            since=time.time(),
+            openers=openers,
+            uploaded=tuple(sorted(self._asked)),
+        )
+        if not self._silent.intersection(openers):
+            for name, reply in (yield asked).items():
+                owed.settle(name, reply)
+        self.owed = owed
+        if owed.stage is Stage.VOID:
             return False
-        message = Void(call=self.call, epoch=self.context.epoch)
-        replies = yield self._requests(Stage.VOID, dict.fromkeys(openers, message))
-        try:
-            signed = [self.context.open_reply(replies[name], name, Stage.VOID) for name in openers]
-        except (KeyError, RemoteProtocolError):
-            return False
-        proofs = tuple(self.context.proof(reply) for reply in signed)
-        uploaded = [party for stage, party in self._proofs if stage is Stage.SUBMIT]
-        yield self._requests(Stage.VOIDED, dict.fromkeys(uploaded, Voided(round=self.round.id, proofs=proofs)))
+        told = yield Exchange(stage=owed.stage, round=self.round.id, requests=dict(owed.requests))
+        for name, reply in told.items():
+            owed.settle(name, reply)
         return True
 
-    def _exchange(self, ask: Ask, aggregator: Aggregator, keys: EpochKeys) -> Exchange:
+    def _exchange(self, ask: Ask, aggregator: Aggregator, keys: EpochKeys, there: Collection[str]) -> Exchange:
         """What the protocol asks, in the words that vaults expect: with keys, proofs, and the answer for checkers."""
         if ask.stage is Stage.SUBMIT:
-            self._asked_to_submit = True
+            self._asked = frozenset(there)
             return self._requests(
                 ask.stage,
                 {
@@ -254,6 +279,7 @@ class RoundInPlay:
                         box=keys.box if party in keys.openers else b"",
                     )
                     for party in ask.bodies
+                    if party in there
                 },
             )
         if ask.stage is Stage.RESULT:
@@ -267,7 +293,9 @@ class RoundInPlay:
                 answer = self._answer if checks else None
                 shown[body, checks] = Relay(round=self.round.id, body=body, proofs=proofs, shown=answer)
             messages[party] = shown[body, checks]
-        return self._requests(ask.stage, messages)
+        asked = self._requests(ask.stage, messages)
+        # Who opens last is asked last, and is owed the outcome; whoever is asked before is needed for it.
+        return replace(asked, needed=ask.stage.whole is not self.protocol.steps[-1].stage)
 
     def _cited(self, stage: Stage, aggregator: Aggregator) -> tuple[Proof, ...]:
         cited = self.protocol.step(stage).cites

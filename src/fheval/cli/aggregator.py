@@ -227,6 +227,8 @@ def _show(study: Study, summary: Summary) -> None:
     typer.echo(f"Roster: {', '.join(summary.roster)}. Leader: {summary.leader}.")
     if summary.dropouts:
         typer.echo(f"Dropped out: {', '.join(summary.dropouts)}.")
+    if summary.unconfirmed:
+        typer.echo(f"Not confirmed by {', '.join(summary.unconfirmed)}, who get the outcome when they are back.")
     for tried in summary.attempts:
         if tried.failure is not None:
             cost = "It has cost no release." if tried.void else "It may have cost the members who took part a release."

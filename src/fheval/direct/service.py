@@ -19,7 +19,7 @@ from socket import AF_UNIX, SOCK_STREAM, socket
 
 import msgspec
 
-from fheval.aggregator.orders import Failure, Order, OrderEnd, Post, Summary, carry_out
+from fheval.aggregator.orders import Failure, Order, OrderEnd, Post, Summary, carry_out, owed_file
 from fheval.aggregator.round_in_play import Exchange
 from fheval.consortium import AggregatorKit, MemberRecord, load_aggregator_kit
 from fheval.consortium.files import check_private_directory
@@ -35,6 +35,11 @@ from fheval.version import __version__
 SOCKET = "hub.sock"
 
 _LINE_LIMIT = 1 << 20
+
+# Once everybody has spent a release, whoever is needed for the outcome is waited for so many times longer.
+_NEEDED_PATIENCE = 5
+# How long a member may take to confirm what it was owed.
+_DELIVERY_SECONDS = 60.0
 
 _log = logging.getLogger("fheval.hub")
 
@@ -114,6 +119,7 @@ class Service:
         self._state = state
         self.kit = load_aggregator_kit(kit, now=_now())
         self.hub = Hub(self._members, self._greet)
+        self._owed = owed_file(state)
         self.address = ""
         self.tally = Tally()
         self._last: Summary | None = None
@@ -124,6 +130,22 @@ class Service:
 
     async def _greet(self, name: str, stream: Stream) -> None:
         await greet(name, stream, self.kit.policy.version, _GREETING_SECONDS)
+        await self._deliver(name)
+
+    async def _deliver(self, name: str) -> None:
+        """Now that a member has come: send those who are there what they are owed of earlier rounds.
+
+        What one signs may be due to others. While a round is running it waits for the next one, which begins with it.
+        """
+        if self._playing.locked() or name not in self._owed.members():
+            return
+        for _ in range(2):
+            for round_id, stage, requests in self._owed.to(self.hub.streams.keys()):
+                asked = Exchange(stage=stage, round=round_id, requests=requests)
+                replies = await self.hub.exchange(asked, _DELIVERY_SECONDS)
+                self._owed.settle(round_id, replies)
+                told = ", ".join(sorted(replies))
+                _log.info("Round %s, stage %s: what was owed went to %s.", round_id, stage.value, told or "nobody")
 
     async def refresh(self) -> AggregatorKit:
         """Read the kit again: a new policy or study holds from the next round on, and who was removed is dismissed."""
@@ -169,7 +191,8 @@ class Service:
         """One exchange, from the thread that plays the aggregator's part."""
         stage = asked.stage.value
         say(Progress(stage, 0, len(asked.requests)))
-        exchange = self.hub.exchange(asked, seconds, lambda done, whole: say(Progress(stage, done, whole)))
+        patience = seconds * _NEEDED_PATIENCE if asked.needed else seconds
+        exchange = self.hub.exchange(asked, patience, lambda done, whole: say(Progress(stage, done, whole)))
         carried = asyncio.run_coroutine_threadsafe(exchange, loop)
         replies = carried.result()
         silent = sorted(set(asked.requests) - set(replies))

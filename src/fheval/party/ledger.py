@@ -130,6 +130,7 @@ class Place:
 
 # Retries come within seconds or minutes; the replies of a paper protocol have tens of megabytes.
 KEPT_ROUNDS = 4
+KEPT_OPEN_ROUNDS = 16
 
 
 class Ledger:
@@ -444,11 +445,18 @@ class Ledger:
             self._chain.append(table, done.lastrowid)
 
     def _drop_old_bytes(self) -> None:
-        for statement in (
-            "DELETE FROM replies WHERE round NOT IN (SELECT id FROM rounds ORDER BY number DESC LIMIT ?)",
-            "DELETE FROM epoch_bytes WHERE id NOT IN (SELECT epoch FROM rounds ORDER BY number DESC LIMIT ?)",
-        ):
-            self._file.execute(statement, KEPT_ROUNDS)
+        self._file.execute(
+            "DELETE FROM replies WHERE round NOT IN (SELECT id FROM rounds ORDER BY number DESC LIMIT ?)", KEPT_ROUNDS
+        )
+        # The outcome of a round that was left open may still come.
+        self._file.execute(
+            "DELETE FROM epoch_bytes WHERE id NOT IN (SELECT epoch FROM rounds ORDER BY number DESC LIMIT ?) "
+            "AND id NOT IN (SELECT epoch FROM rounds JOIN uses ON round = id WHERE id NOT IN "
+            "(SELECT round FROM endings UNION SELECT round FROM voids UNION SELECT round FROM aborts) "
+            "ORDER BY number DESC LIMIT ?)",
+            KEPT_ROUNDS,
+            KEPT_OPEN_ROUNDS,
+        )
 
     def _row(self, query: str, *values: Any) -> Any:
         return self._file.row(query, *values)

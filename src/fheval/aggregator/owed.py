@@ -1,0 +1,103 @@
+"""What members are still owed when an evaluation has ended: outcomes that they have not confirmed, and rounds to void.
+
+A member that was cut off gets the very request that it would have had, whenever it comes back; vaults answer each
+stage once, so that it may be sent as often as need be. A round that failed because somebody who could open it was
+silent is void as soon as all of those have signed that they never will; then the others get their releases back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+
+import msgspec
+
+from fheval.consortium.files import replace_private
+from fheval.errors import RemoteProtocolError
+from fheval.party.context import RoundContext, read_reply
+from fheval.party.messages import Voided, request
+from fheval.protocols.base import Stage
+
+# Keys live for a day; afterwards no vault could open what it is sent.
+_KEPT_SECONDS = 86_400.0
+_MOST_ROUNDS = 32
+
+# A round that ends and a member that comes back may both write.
+_WRITING = Lock()
+
+
+class Owed(msgspec.Struct, kw_only=True):
+    """What is owed of one round: requests of `stage`, by member.
+
+    Where that is `void`, `openers` must all have signed, and then those who `uploaded` are told.
+    """
+
+    round: str
+    stage: Stage
+    requests: dict[str, bytes]
+    since: float
+    openers: tuple[str, ...] = ()
+    uploaded: tuple[str, ...] = ()
+    signed: dict[str, bytes] = {}
+
+    def settle(self, member: str, reply: bytes) -> None:
+        """Note that a member has answered; a refusal is no answer, and may be for want of room on its disk."""
+        try:
+            read_reply(reply, member)
+        except RemoteProtocolError:
+            return
+        self.requests.pop(member, None)
+        if self.stage is Stage.VOID:
+            self.signed[member] = reply
+            if set(self.openers) == set(self.signed):
+                self._tell_uploaders()
+
+    def _tell_uploaders(self) -> None:
+        proofs = tuple(RoundContext.proof(read_reply(self.signed[name], name)) for name in self.openers)
+        told = request(Stage.VOIDED, Voided(round=self.round, proofs=proofs))
+        self.stage, self.requests = Stage.VOIDED, dict.fromkeys(self.uploaded, told)
+
+
+class OwedFile:
+    """The file of what is owed, in the aggregator's state directory. Nothing in it opens anything."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def add(self, owed: Sequence[Owed]) -> None:
+        if owed:
+            with _WRITING:
+                self._write([*self._read(), *owed])
+
+    def members(self) -> set[str]:
+        """Who is owed something."""
+        return {name for each in self._read() for name in each.requests}
+
+    def to(self, members: Collection[str]) -> Iterator[tuple[str, Stage, dict[str, bytes]]]:
+        """What these members are owed: round, stage and requests, the oldest first."""
+        for each in self._read():
+            due = {name: body for name, body in each.requests.items() if name in members}
+            if due:
+                yield each.round, each.stage, due
+
+    def settle(self, round_id: str, replies: Mapping[str, bytes]) -> None:
+        """Note what came back."""
+        with _WRITING:
+            kept = self._read()
+            for each in kept:
+                if each.round == round_id:
+                    for member, reply in replies.items():
+                        each.settle(member, reply)
+            self._write(kept)
+
+    def _read(self) -> list[Owed]:
+        try:
+            return msgspec.msgpack.decode(self._path.read_bytes(), type=list[Owed])
+        except (OSError, msgspec.DecodeError, ValueError):
+            return []
+
+    def _write(self, owed: list[Owed]) -> None:
+        alive = [each for each in owed if each.requests and time.time() - each.since < _KEPT_SECONDS]
+        replace_private(self._path, msgspec.msgpack.encode(alive[-_MOST_ROUNDS:]))
