@@ -14,7 +14,7 @@ ENGINE_SUITES := $(wildcard $(addprefix tests/,conformance adversary/test_strate
 test engines e2e hosts vaults statistics slow bench: export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-main browser demo test engines lint bench e2e hosts vaults statistics packages slow lock clean
+.PHONY: help setup setup-main browser demo test engines lint bench e2e hosts vaults databases statistics packages slow lock clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 12
@@ -66,6 +66,13 @@ hosts: setup-main ## docs/deploy.md's commands on hosts in network namespaces, w
 
 vaults: setup-main ## vaults as processes, under load, and killed at every write to the ledger
 	$(PYTHON) -m pytest $(PYTEST_OPTIONS) tests/vault/test_load.py tests/vault/test_kill.py tests/cli/test_vault.py
+
+databases: setup-main ## a real PostgreSQL with five million rows; Debian's package, where root may install it
+	@if command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get -qq update \
+	  && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends postgresql >/dev/null; then :; \
+	else echo "PostgreSQL is missing and was not installed: its tests will be skipped"; fi
+	$(PYTHON) -m pytest -s tests/databases
 
 statistics: setup-main ## the attack command, ablations, and attacks whose rates are counted
 	$(PYTHON) -m pytest $(PYTEST_OPTIONS) $(addprefix tests/adversary/test_,ablation.py attack_command.py several_fields.py small_field.py guessing.py nudging.py)

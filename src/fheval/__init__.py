@@ -10,6 +10,7 @@ from fheval.version import __version__
 
 if TYPE_CHECKING:
     from fheval.counting import Counts, Grid, Table
+    from fheval.databases import read_query
     from fheval.errors import (
         CapacityError,
         CohortTooSmall,
@@ -48,6 +49,7 @@ __all__ = [
     "VerificationFailed",
     "__version__",
     "evaluate",
+    "read_query",
 ]
 
 # Where a name comes from; the errors are all of fheval.errors.
@@ -59,6 +61,7 @@ _HOMES = {
     "Row": "fheval.evaluation",
     "Study": "fheval.study",
     "evaluate": "fheval.evaluation",
+    "read_query": "fheval.databases",
 }
 
 

@@ -20,6 +20,7 @@ LAYERS = (
     {"disclosure"},
     {"evaluation"},
     {"consortium"},
+    {"databases"},
     {"party"},
     {"aggregator"},
     {"direct", "flower"},

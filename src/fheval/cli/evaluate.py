@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fheval.cli import STANDARD_OUTPUT, check_targets, options, write_json, write_page
-from fheval.counting import UNNAMED, TableColumns, TableFile
+from fheval.counting import UNNAMED, TableColumns, TableFile, TableSource
 from fheval.evaluation import PartyData, Result, evaluate_study
 from fheval.study import Study
 
@@ -64,8 +64,17 @@ def evaluate(
         positive=positive,
         percent=percent,
     )
-    parties = [TableFile(file, columns) for file in party]
+    parties = [_source(file, columns) for file in party]
     run_and_deliver(study, parties, party, engine=engine, json=json, report=report, quiet=quiet)
+
+
+def _source(file: Path, columns: TableColumns) -> TableSource:
+    """The rows of a file, or of the query that is in it."""
+    if file.suffix == ".toml":
+        from fheval.databases import read_query
+
+        return read_query(file).table(columns)
+    return TableFile(file, columns)
 
 
 def run_and_deliver(

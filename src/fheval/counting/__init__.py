@@ -5,7 +5,7 @@ from __future__ import annotations
 from fheval.counting.chunks import Column
 from fheval.counting.counts import Counts, bin_numbers
 from fheval.counting.grid import Grid, as_grid
-from fheval.counting.readers import TableColumns, TableFile, TableSource, count_file, read_pair
+from fheval.counting.readers import RowsElsewhere, TableColumns, TableFile, TableSource, count_file, read_pair
 from fheval.counting.table import UNNAMED, Table
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Column",
     "Counts",
     "Grid",
+    "RowsElsewhere",
     "Table",
     "TableColumns",
     "TableFile",

@@ -321,6 +321,16 @@ class TableSource(ABC):
         return self.columns.understood(self.read(self.columns.wanted()))
 
 
+class RowsElsewhere(ABC):
+    """Rows that lie somewhere else, in a database for instance, before anyone has said which columns are wanted."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def table(self, columns: TableColumns) -> TableSource:
+        """These rows, with the columns that are wanted of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableFile(TableSource):
     """A file of rows."""

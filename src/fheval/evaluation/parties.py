@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fheval.counting import UNNAMED, Counts, Table, TableColumns, TableFile, TableSource
+from fheval.counting import UNNAMED, Counts, RowsElsewhere, Table, TableColumns, TableFile, TableSource
 from fheval.counting.chunks import ColumnChunk
 from fheval.counting.frames import TableFrame, is_frame
 from fheval.errors import ConfigError, InputError
@@ -36,6 +36,8 @@ def as_data(data: Any, columns: TableColumns, name: str) -> PartyData:
     """One party's data; `columns` says what a file's or a frame's columns are, `name` stands for it in messages."""
     if isinstance(data, (Counts, TableSource)):
         return data
+    if isinstance(data, RowsElsewhere):
+        return data.table(columns)
     if isinstance(data, (str, PathLike)):
         return TableFile(data, columns)
     if isinstance(data, Table):

@@ -1,6 +1,7 @@
 """A party's data as a vault uses it: one file, counted for the studies that its operator accepted.
 
-The file is read in chunks, so that its size does not matter. It is told from an older one by its size and times.
+The file is read in chunks, so that its size does not matter. It is told from an older one by its size and times. It may
+be the file of a query, whose database is then asked when a study is accepted and whenever the file has been touched.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fheval.counting import TableFile
+from fheval.counting import TableFile, TableSource
+from fheval.databases import QUERY_ENDING, read_query
 from fheval.errors import InputError
 from fheval.evaluation.run import Share, count_share
 from fheval.party.columns import StudyColumns
@@ -40,7 +42,13 @@ class DataSet:
         """Count the file for a study; `rng` draws the weights of resamples. Targets outside their range are clipped."""
         before = self.version()
         own = self.columns.translate(study)
-        share = count_share(own, (), TableFile(self.path, self.columns.of(own)), str(self.path), rng, clip=True)
+        share = count_share(own, (), self._rows(own), str(self.path), rng, clip=True)
         if self.version() != before:
             raise InputError(f"{self.path}: the file changed while it was read. Put new data beside it, then move it.")
         return share
+
+    def _rows(self, own: Study) -> TableSource:
+        columns = self.columns.of(own)
+        if self.path.suffix == QUERY_ENDING:
+            return read_query(self.path).table(columns)
+        return TableFile(self.path, columns)
