@@ -113,6 +113,17 @@ class Host:
             check=False,
         )
 
+    def begin(self, command: str) -> subprocess.Popen[str]:
+        """Start a command whose output is read as it comes, and which ends by itself."""
+        return subprocess.Popen(
+            [*self.enter, "sh", "-c", self._there(f"exec {command}")],
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
     def start(self, command: str, typed: str = "") -> Running:
         """Start a command that goes on; `typed` is what its operator types."""
         log = self.folder / f"log-{len(self.running)}.txt"
