@@ -37,6 +37,11 @@ Member = Annotated[str, typer.Argument(help="Name of the member or aggregator.",
 KitDirectory = Annotated[Path, typer.Argument(help="The kit's directory.", show_default=False)]
 MinimumCohort = Annotated[int | None, typer.Option(help="Fewest parties of a round; at first 3.")]
 Releases = Annotated[int | None, typer.Option(help="Most releases of a lineage of data; at first 10.")]
+Epsilon = Annotated[
+    float | None,
+    typer.Option(metavar="E", help="Most ε that rounds under noise may spend of a lineage in all; at first 10."),
+]
+Delta = Annotated[float | None, typer.Option(metavar="D", help="The δ beside which that ε is added up; at first 1e-6.")]
 Removed = Annotated[list[str] | None, typer.Option(help="Remove this member; repeat for more.")]
 Days = Annotated[int, typer.Option("--valid-days", min=1, max=3650, help="Days until it expires.")]
 
@@ -257,6 +262,8 @@ def publish(
     ] = None,
     minimum_cohort: MinimumCohort = None,
     releases_per_lineage: Releases = None,
+    epsilon_per_lineage: Epsilon = None,
+    delta_per_lineage: Delta = None,
     remove: Removed = None,
     renew: Annotated[bool, typer.Option("--renew", help="Requests may replace the keys of members.")] = False,
     valid_days: Days = 365,
@@ -273,7 +280,13 @@ def publish(
     admissions = [each for each in checked if each is not None]
     if admissions:
         admit(authority, admissions, now=_now(), days=valid_days)
-    rules = _rules(authority, minimum_cohort, releases_per_lineage)
+    rules = _rules(
+        authority,
+        minimum_cohort=minimum_cohort,
+        releases_per_lineage=releases_per_lineage,
+        epsilon_per_lineage=epsilon_per_lineage,
+        delta_per_lineage=delta_per_lineage,
+    )
     current = authority.policy()
     if current is None or remove or current.rules != rules or list(current.members) != authority.members():
         current = authority.sign_next_policy(rules, now=_now(), days=valid_days, remove=remove or [])
@@ -303,10 +316,9 @@ def _fingerprints(requests: Sequence[bytes], heard: Sequence[str] | None) -> dic
     return found
 
 
-def _rules(authority: Authority, minimum_cohort: int | None, releases_per_lineage: int | None) -> Rules:
+def _rules(authority: Authority, **given: float | None) -> Rules:
     """The current rules, and what is given in their place."""
     current = authority.policy()
-    given = {"minimum_cohort": minimum_cohort, "releases_per_lineage": releases_per_lineage}
     changes = {rule: value for rule, value in given.items() if value is not None}
     return msgspec.structs.replace(Rules() if current is None else current.rules, **changes)
 
@@ -346,6 +358,8 @@ def policy(
     directory: Directory,
     minimum_cohort: MinimumCohort = None,
     releases_per_lineage: Releases = None,
+    epsilon_per_lineage: Epsilon = None,
+    delta_per_lineage: Delta = None,
     remove: Removed = None,
     valid_days: Days = 365,
 ) -> None:
@@ -354,7 +368,13 @@ def policy(
     A rule that is not given stays as it was in the current version.
     """
     authority = load_authority(directory)
-    rules = _rules(authority, minimum_cohort, releases_per_lineage)
+    rules = _rules(
+        authority,
+        minimum_cohort=minimum_cohort,
+        releases_per_lineage=releases_per_lineage,
+        epsilon_per_lineage=epsilon_per_lineage,
+        delta_per_lineage=delta_per_lineage,
+    )
     signed = authority.sign_next_policy(rules, now=_now(), days=valid_days, remove=remove or [])
     names = ", ".join(record.name for record in signed.members)
     typer.echo(f"Signed policy version {signed.version} of {signed.consortium} for {names}.")

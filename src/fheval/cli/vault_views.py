@@ -19,6 +19,7 @@ from fheval.evaluation.result import privacy_of, shown_precision
 from fheval.party.accepted import AcceptedStudies, Standing
 from fheval.party.ledger import History, Ledger
 from fheval.party.process import VaultFiles
+from fheval.privacy.accounting import epsilon_of
 from fheval.protocols.round import Ending
 from fheval.report.account import number_in_words
 
@@ -42,9 +43,15 @@ def status_json(
         "rounds": len(history),
         "released": sum(_state(each) == Ending.RELEASED.value for each in history),
         "releases_per_lineage": kit.policy.rules.releases_per_lineage,
+        "epsilon_per_lineage": kit.policy.rules.epsilon_per_lineage,
+        "delta_per_lineage": kit.policy.rules.delta_per_lineage,
         "studies": [_standing_json(each, ledger) for each in studies.all()],
         "lineages": [
-            {"lineage": lineage, "releases": ledger.releases(lineage)}
+            {
+                "lineage": lineage,
+                "releases": ledger.releases(lineage),
+                "epsilon": epsilon_of(ledger.privacy_spent(lineage), kit.policy.rules.delta_per_lineage),
+            }
             for lineage in dict.fromkeys(each.lineage for each in spending)
         ],
         "spent": [asdict(each) | {"study": names[each.study] or each.study.hex()} for each in spending],
@@ -135,6 +142,9 @@ def status_table(found: Mapping[str, Any]) -> RenderableType:
     for each in found["lineages"]:
         allowed = found["releases_per_lineage"]
         table.add_row("lineage", f"{each['lineage']}, {each['releases']} of {allowed} releases")
+        if each["epsilon"]:
+            most, delta = found["epsilon_per_lineage"], found["delta_per_lineage"]
+            table.add_row("", f"ε = {each['epsilon']:.3g} of {most:g} spent under noise, beside δ = {delta:g}")
         for spent in found["spent"]:
             if spent["lineage"] == each["lineage"]:
                 table.add_row("", _spent_in_words(spent))

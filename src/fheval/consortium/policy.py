@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from math import inf
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -17,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fheval.consortium.certificates import to_the_minute
 from fheval.consortium.records import MemberRecord, Timestamp, TrustAnchor, digest, domain
 from fheval.errors import CohortTooSmall, ConfigError, RemoteProtocolError
+from fheval.privacy.accounting import Cost, epsilon_of
 from fheval.secrets import Secret
 from fheval.study import Study
 from fheval.wire import Message, decode, encode
@@ -25,14 +27,21 @@ _SIGNED = "policy"
 
 
 class Rules(Message, frozen=True, kw_only=True):
-    """What holds for all studies together: the fewest parties of a round, and what a data set may release in all."""
+    """What holds for all studies together: the fewest parties of a round, and what a lineage may release in all.
+
+    Rounds under noise spend privacy: at most (`epsilon_per_lineage`, `delta_per_lineage`), all of them together.
+    """
 
     minimum_cohort: int = 3
     releases_per_lineage: int = 10
+    epsilon_per_lineage: float = 10.0
+    delta_per_lineage: float = 1e-6
 
     def check(self) -> None:
         _require(self.minimum_cohort >= 2, "The minimum cohort must be at least 2 parties")
         _require(self.releases_per_lineage >= 1, "At least one release per lineage must be allowed")
+        _require(0 < self.epsilon_per_lineage < inf, "A lineage needs some epsilon to spend")
+        _require(0 < self.delta_per_lineage < 1, "A lineage's delta lies between 0 and 1")
 
 
 class RosterContent(Message, frozen=True, kw_only=True):
@@ -114,6 +123,16 @@ class Policy(Message, frozen=True, kw_only=True):
         most = self.rules.releases_per_lineage
         if released_before >= most:
             raise _broken(f"This lineage has had {released_before} releases; {most} are allowed")
+
+    def check_privacy(self, costs: Sequence[Cost]) -> None:
+        """Refuse a round under noise with which a lineage would have spent more of its privacy than it may.
+
+        What was spent is a public fact: it follows from which rounds were asked for, and from nobody's data.
+        """
+        spent, most = epsilon_of(costs, self.rules.delta_per_lineage), self.rules.epsilon_per_lineage
+        # The slack is for what floating point makes of ten rounds of 0.1.
+        if spent > most * (1 + 1e-9):
+            raise _broken(f"With this round the lineage would have spent ε = {spent:.3g}; {most:g} are allowed")
 
     def check_succeeds(self, older: Policy) -> None:
         """Refuse to replace a policy by an older or equal version, or by another consortium's."""

@@ -14,6 +14,7 @@ from fheval.consortium.policy import Policy
 from fheval.consortium.records import TrustAnchor, check_name, domain
 from fheval.disclosure import require_as_declared
 from fheval.errors import ConfigError, EngineError, RemoteProtocolError
+from fheval.privacy.accounting import epsilon_of
 from fheval.protocols import PROTOCOLS
 from fheval.protocols.round import Round
 from fheval.secrets import Secret, SystemRandomness
@@ -69,6 +70,9 @@ def check_study(study: Study, policy: Policy) -> None:
             f"The study would go on with {study.minimum_cohort} parties, and the policy asks for at least {least}. "
             "Raise minimum_cohort."
         )
+    cost, most = study.privacy_cost, policy.rules.epsilon_per_lineage
+    if cost is not None and epsilon_of([cost], policy.rules.delta_per_lineage) > most * (1 + 1e-9):
+        raise ConfigError(f"A round of the study would spend more than ε = {most:g}, which the policy allows in all.")
     names = [record.name for record in policy.members]
     for name in (*study.checkers, *study.leaders):
         if name not in names:

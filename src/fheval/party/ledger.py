@@ -25,6 +25,7 @@ from fheval.party.ledger_chain import RESTORE, Chain, check_chain, kept_head
 from fheval.party.ledger_file import LEDGER, PERMANENT, hold, is_held
 from fheval.party.messages import Epoch
 from fheval.party.sqlite_file import SqliteFile
+from fheval.privacy.accounting import Cost
 from fheval.protocols.base import Stage
 from fheval.protocols.round import Round, RoundCall, Verdict, verdict_from_bytes, verdict_to_bytes
 from fheval.study import Study
@@ -66,10 +67,11 @@ class EpochRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """That a round takes releases from a lineage of data."""
+    """That a round takes releases from a lineage of data and, under noise, what `cost` of its privacy."""
 
     lineage: str
     releases: int
+    cost: Cost | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +240,8 @@ class Ledger:
             self._insert("rosters", round=round_id, names=msgspec.msgpack.encode(entry.roster))
         if entry.use is not None:
             self._insert("uses", round=round_id, lineage=entry.use.lineage, releases=entry.use.releases)
+            if entry.use.cost is not None:
+                self._insert("noise", round=round_id, epsilon=entry.use.cost.epsilon, rho=entry.use.cost.rho)
         if entry.verdict is not None:
             content = verdict_to_bytes(entry.verdict)
             self._insert("endings", round=round_id, ending=entry.verdict.ending.value, verdict=content, at=when)
@@ -352,6 +356,11 @@ class Ledger:
         row = self._row("SELECT COALESCE(SUM(releases), 0) FROM spent WHERE lineage = ?", lineage)
         return 0 if row is None else int(row[0])
 
+    def privacy_spent(self, lineage: str) -> list[Cost]:
+        """What rounds under noise have spent of a lineage's privacy, each by itself: those that count as releases."""
+        rows = self._rows("SELECT epsilon, rho FROM spent JOIN noise USING (round) WHERE lineage = ?", lineage)
+        return [Cost(epsilon=epsilon, rho=rho) for epsilon, rho in rows]
+
     def rounds_of(self, study: bytes) -> int:
         """In how many rounds of a study, named by its hash, this party's counts have left the vault."""
         row = self._row("SELECT COUNT(*) FROM spent WHERE study = ?", study)
@@ -405,6 +414,8 @@ class Ledger:
     def _history(self, round_id: str, call: bytes, asked: bytes, at: str) -> History:
         stages = self._rows("SELECT stage FROM stages WHERE round = ? ORDER BY number", round_id)
         use = self._row("SELECT lineage, releases FROM uses WHERE round = ?", round_id)
+        noise = self._row("SELECT epsilon, rho FROM noise WHERE round = ?", round_id)
+        cost = None if noise is None else Cost(epsilon=noise[0], rho=noise[1])
         ending = self._row("SELECT verdict, at FROM endings WHERE round = ?", round_id)
         abort = self._row("SELECT reason FROM aborts WHERE round = ?", round_id)
         study = Study.from_bytes(asked)
@@ -413,7 +424,7 @@ class Ledger:
             round=study.round(_call(call)),
             began=datetime.fromisoformat(at),
             stages=tuple(Stage(stage) for (stage,) in stages),
-            use=None if use is None else Use(lineage=use[0], releases=use[1]),
+            use=None if use is None else Use(lineage=use[0], releases=use[1], cost=cost),
             verdict=None if ending is None else verdict_from_bytes(ending[0]),
             ended=None if ending is None else datetime.fromisoformat(ending[1]),
             aborted=None if abort is None else abort[0],

@@ -11,8 +11,9 @@ from fheval.errors import ConfigError
 from fheval.party.sqlite_file import Schema, file_in_words
 
 # 3: a ledger knows whose it is and where it lies, and rounds may be void. 4: studies have a table of their own,
-# and releases are counted by lineage, since a reset. 5: permanent rows form a chain.
-SCHEMA_VERSION = 5
+# and releases are counted by lineage, since a reset. 5: permanent rows form a chain. 6: rounds under noise spend
+# privacy.
+SCHEMA_VERSION = 6
 
 PERMANENT = {
     "places": "number INTEGER PRIMARY KEY, ledger TEXT NOT NULL, member TEXT NOT NULL, directory TEXT NOT NULL, "
@@ -26,6 +27,7 @@ PERMANENT = {
     "request BLOB NOT NULL, reply BLOB NOT NULL, at TEXT NOT NULL, UNIQUE (round, stage)",
     "rosters": "round TEXT PRIMARY KEY REFERENCES rounds (id), names BLOB NOT NULL",
     "uses": "round TEXT PRIMARY KEY REFERENCES rounds (id), lineage TEXT NOT NULL, releases INTEGER NOT NULL",
+    "noise": "round TEXT PRIMARY KEY REFERENCES rounds (id), epsilon REAL, rho REAL NOT NULL",
     "resets": "number INTEGER PRIMARY KEY, lineage TEXT NOT NULL, last_round INTEGER NOT NULL, reason TEXT NOT NULL, "
     "at TEXT NOT NULL",
     "endings": "round TEXT PRIMARY KEY REFERENCES rounds (id), ending TEXT NOT NULL, verdict BLOB NOT NULL, "

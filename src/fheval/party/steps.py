@@ -76,12 +76,15 @@ class Steps:
         require_witness(context.protocol.openers(context.round), self._ledger.rosters(accepted.lineage))
         # As many as are there already, and all but the last of this round's own.
         self.kit.policy.check_release(self._ledger.releases(accepted.lineage) + releases - 1)
+        cost = study.privacy_cost
+        if cost is not None:
+            self.kit.policy.check_privacy([*self._ledger.privacy_spent(accepted.lineage), cost])
         contribution = self._studies.take(study)
         if contribution is None:
             raise not_ready()
         seat = self._seat(context, secrets, contribution=contribution)
         answer = context.protocol.answer(seat, Stage.SUBMIT, b"")
-        return Answered(answer=answer, keys=sealed, use=Use(lineage=accepted.lineage, releases=releases))
+        return Answered(answer=answer, keys=sealed, use=Use(lineage=accepted.lineage, releases=releases, cost=cost))
 
     def _require_turn(self, study: Study, now: datetime) -> None:
         """Refuse one round too many, or too soon after the last one."""
