@@ -243,8 +243,9 @@ class LinearMap(msgspec.Struct, frozen=True, array_like=True, cache_hash=True):
         totals = np.zeros((vectors.shape[0], vectors.shape[1] + 1), dtype=np.uint64)
         np.cumsum(vectors, axis=1, out=totals[:, 1:])
         totals %= np.uint64(modulus)
-        entries = multiply(totals[:, self._places], from_integers(self._coefficients, modulus), modulus)
-        mapped: Residues = np.add.reduceat(entries, self._starts, axis=1) % np.uint64(modulus)
+        places, coefficients, starts = _entries_modulo(self, modulus)
+        entries = multiply(totals[:, places], coefficients, modulus)
+        mapped: Residues = np.add.reduceat(entries, starts, axis=1) % np.uint64(modulus)
         return mapped
 
     @property
@@ -267,6 +268,12 @@ class LinearMap(msgspec.Struct, frozen=True, array_like=True, cache_hash=True):
     @property
     def _rows(self) -> Integers:
         return np.repeat(np.arange(len(self)), np.diff(_unpacked(self.ends), prepend=0))
+
+
+@lru_cache(maxsize=256)
+def _entries_modulo(mapping: LinearMap, modulus: int) -> tuple[Integers, Residues, Integers]:
+    """Where a map's entries are, what they are modulo a prime, and where each row begins: the same in every round."""
+    return mapping._places, from_integers(mapping._coefficients, modulus), mapping._starts
 
 
 def _packed(values: npt.NDArray[Any]) -> bytes:

@@ -7,6 +7,7 @@ hostile peer chooses neither.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
@@ -73,12 +74,8 @@ def decode(data: bytes, expected: type[M], *, sender: str, limit: int = DEFAULT_
             culprit=sender,
         )
     _require_modest(data, expected, sender)
-    decoder = _DECODERS.get(expected)
-    if decoder is None:
-        framed: Any = tuple[Literal[MAGIC], Literal[VERSION], expected]  # type: ignore[valid-type]
-        decoder = _DECODERS[expected] = msgspec.msgpack.Decoder(framed)
     try:
-        message: M = decoder.decode(data)[2]
+        message: M = _decoder(expected).decode(data)[2]
         return message
     # Text that is not UTF-8 comes as an error of Python's own, and fields that a type refuses as the type's.
     except (msgspec.DecodeError, UnicodeDecodeError, ConfigError) as error:
@@ -94,6 +91,25 @@ def decode(data: bytes, expected: type[M], *, sender: str, limit: int = DEFAULT_
             step=expected.__name__,
             culprit=sender,
         ) from error
+
+
+def decode_small(messages: Sequence[bytes], expected: type[M]) -> list[M] | None:
+    """Read several messages of one type at once; None where one is large or cannot be read: `decode` says why."""
+    if max(map(len, messages), default=0) > MOST_ITEMS:
+        return None
+    read = _decoder(expected).decode
+    try:
+        return [read(data)[2] for data in messages]
+    except (msgspec.DecodeError, UnicodeDecodeError, ConfigError):
+        return None
+
+
+def _decoder(expected: type[Message]) -> msgspec.msgpack.Decoder[Any]:
+    decoder = _DECODERS.get(expected)
+    if decoder is None:
+        framed: Any = tuple[Literal[MAGIC], Literal[VERSION], expected]  # type: ignore[valid-type]
+        decoder = _DECODERS[expected] = msgspec.msgpack.Decoder(framed)
+    return decoder
 
 
 def holds(data: bytes, kind: type[Message]) -> bool:

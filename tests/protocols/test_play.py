@@ -277,7 +277,7 @@ def test_time_is_counted_also_when_the_work_fails(clock: Clock) -> None:
 
 
 def test_seconds_go_to_the_role_that_worked(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that only the steps move, each by a time of its own: 4 uploads, one opening, one set-up and so on."""
+    """A clock that only the steps move, each by a time of its own: a block of 4 uploads, one opening, one set-up."""
 
     def slow(owner: Any, name: str, seconds: float) -> None:
         honest = getattr(owner, name)
@@ -291,7 +291,7 @@ def test_seconds_go_to_the_role_that_worked(clock: Clock, monkeypatch: pytest.Mo
     slow(padded, "party_submit", 1.0)
     slow(padded, "leader_answer", 10.0)
     slow(padded, "leader_open", 100.0)
-    slow(padded.Aggregator, "receive", 1000.0)
+    slow(padded.Aggregator, "_take_block", 4000.0)
     slow(padded.Aggregator, "result", 10_000.0)
     slow(player, "leader_set_up", 100_000.0)
     slow(padded.Padded, "answer_broadcast", 0.25)

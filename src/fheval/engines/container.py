@@ -14,6 +14,7 @@ import weakref
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -62,6 +63,7 @@ class Ciphertext:
     limbs: int
 
 
+@lru_cache(maxsize=64)
 def _setting(engine: str, parameters: Parameters) -> bytes:
     return sha256(f"{engine}|{parameters.fingerprint}".encode()).digest()[:8]
 

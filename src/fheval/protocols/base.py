@@ -337,19 +337,22 @@ class Aggregator(ABC):
         """Ask everyone for an upload and take what is good; give up where too few come, or an indispensable one not."""
         round_ = self.round
         replies = yield Ask(Stage.SUBMIT, dict.fromkeys(round_.parties, b""))
-        expected: Any = self.upload
-        receive = self.receive
-        for party, data in replies:
-            try:
-                upload = decode(data, expected, sender=party)
-                if upload.sender == party:
-                    receive(upload)
-            except (RemoteProtocolError, EngineError):
-                continue
+        self.take(replies)
         silent = frozenset(round_.parties).difference(self.roster)
         missed = silent if self.indispensable is Asked.EVERYONE else silent.intersection(self.keepers)
         if len(self.roster) < round_.minimum_cohort or (self.indispensable and missed):
             raise RoundFailed(f"no good upload came from {', '.join(sorted(silent))}.", Stage.SUBMIT, silent)
+
+    def take(self, replies: Replies) -> None:
+        """Receive the uploads that are good, and leave out the others."""
+        expected: Any = self.upload
+        for party, data in replies:
+            try:
+                upload = decode(data, expected, sender=party)
+                if upload.sender == party:
+                    self.receive(upload)
+            except (RemoteProtocolError, EngineError):
+                continue
 
     def ask_leader(self, stage: Stage, message: Message, *, tries: int = 1) -> Generator[Ask, Replies, bytes]:
         """What the leader answers; without an answer the round is over."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import NoReturn
 
 import numpy as np
@@ -20,7 +21,19 @@ from fheval.engines.parameters import bfv_linear
 from fheval.errors import CapacityError, EngineError, LocalProtocolError, RemoteProtocolError, UndefinedMetric
 from fheval.field import Residues
 from fheval.protocols import base, curve, padding
-from fheval.protocols.base import Answer, Asked, OpenedByLeader, Playing, Protocol, Seat, Stage, Step, View, Words
+from fheval.protocols.base import (
+    Answer,
+    Asked,
+    OpenedByLeader,
+    Playing,
+    Protocol,
+    Replies,
+    Seat,
+    Stage,
+    Step,
+    View,
+    Words,
+)
 from fheval.protocols.padding import Factors, PadSheet, SlotPlan, packed_size
 from fheval.protocols.release import RoundedRelease, exact_fraction, exact_primes
 from fheval.protocols.round import (
@@ -37,7 +50,7 @@ from fheval.protocols.round import (
     require_keys,
 )
 from fheval.secrets import Randomness, nonzero_residue
-from fheval.wire import DEFAULT_LIMIT, Blob, Message, decode
+from fheval.wire import DEFAULT_LIMIT, Blob, Message, decode, decode_small
 
 NAME = "padded"
 
@@ -212,6 +225,36 @@ class Aggregator(base.Aggregator):
         except (RemoteProtocolError, EngineError) as error:
             raise self.leader_failed(Stage.PADS, str(error)) from error
         return (yield from self.let_leader_open(result))
+
+    def take(self, replies: Replies) -> None:
+        """Step 2, block by block: what Python does for each upload takes longer than adding it."""
+        if type(self).receive is not Aggregator.receive:
+            # Whoever receives uploads otherwise gets them one by one.
+            super().take(replies)
+            return
+        arriving = iter(replies)
+        while block := list(islice(arriving, self.uploads.block)):
+            if not self._take_block(block):
+                super().take(block)
+
+    def _take_block(self, block: Sequence[tuple[str, bytes]]) -> bool:
+        """Receive all uploads of a block, or none where there is anything to say against one of them."""
+        uploads = decode_small([data for _, data in block], PaddedCounts)
+        if uploads is None:
+            return False
+        names = [each.sender for each in uploads]
+        if (
+            names != [party for party, _ in block]
+            or not self.awaited.issuperset(names)
+            or len({*names}) < len(names)
+            or {(each.round, len(each.nonce)) for each in uploads} != {(self.round.id, NONCE_BYTES)}
+            or not self.uploads.add_block([each.values for each in uploads])
+        ):
+            return False
+        self.awaited.difference_update(names)
+        self.roster += names
+        self.nonces += [each.nonce for each in uploads]
+        return True
 
     def receive(self, counts: PaddedCounts) -> None:
         """Step 2: add an upload and forget it."""

@@ -26,6 +26,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import zip_longest
 
 import numpy as np
@@ -142,7 +143,7 @@ class SlotPlan:
 
     def spread(self, per_stretch: Residues) -> Residues:
         """A vector over the products that is constant on each stretch."""
-        return np.repeat(per_stretch, np.diff(self.stretches, prepend=0))
+        return np.repeat(per_stretch, _lengths(self.stretches))
 
     def dots(self, left: Residues, right: Residues, prime: int) -> Residues:
         """Σ left·right over each stretch."""
@@ -171,6 +172,11 @@ class SlotPlan:
             factors = factors + right
         stretches = field.add(_sums(factors, self.stretches, prime), per_stretch, prime)
         return field.add(self.by_group(stretches, prime), per_group, prime)
+
+
+@lru_cache(maxsize=64)
+def _lengths(ends: tuple[int, ...]) -> npt.NDArray[np.intp]:
+    return np.diff(ends, prepend=0)
 
 
 def _sums(values: Residues, ends: Sequence[int], prime: int) -> Residues:
@@ -238,7 +244,8 @@ class UploadSum:
     def __init__(self, values: int) -> None:
         self._values = values
         self._bytes = packed_size(values)
-        self._block = _BLOCK if self._bytes < _SMALL_BYTES else 1
+        # So many uploads are best added together.
+        self.block = _BLOCK if self._bytes < _SMALL_BYTES else 1
         self._waiting: list[bytes] = []
         # Thirty-two bits hold the sum of 2^16 limbs and are added twice as fast as sixty-four.
         self._recent = np.zeros(self._bytes // 2, dtype=np.uint32)
@@ -253,17 +260,28 @@ class UploadSum:
                 culprit=sender,
             )
         self._waiting.append(upload)
-        if len(self._waiting) == self._block:
+        if len(self._waiting) == self.block:
             self._flush()
 
+    def add_block(self, uploads: list[bytes]) -> bool:
+        """Add up to a block of uploads, or none where one of them has another length; whether they were added."""
+        if {*map(len, uploads)} != {self._bytes}:
+            return False
+        self._flush()
+        self._waiting = uploads
+        self._flush()
+        return True
+
     def _flush(self) -> None:
+        if not self._waiting:
+            return
         if len(self._waiting) == 1:
             self._recent += np.frombuffer(self._waiting[0], dtype="<u2")
         else:
             block = np.frombuffer(b"".join(self._waiting), dtype="<u2").reshape(-1, len(self._limbs))
             self._recent += np.add.reduce(block, axis=0, dtype=np.uint32)
         self._recent_uploads += len(self._waiting)
-        self._waiting.clear()
+        self._waiting = []
         if self._recent_uploads > _MOST_RECENT:
             self._settle()
 
@@ -344,6 +362,14 @@ class Mask:
     ciphertext: Ciphertext = dataclasses.field(repr=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Masks:
+    """The masks of one answer, and what they add up to over each group."""
+
+    sheets: tuple[Mask, ...]
+    sums: Residues = dataclasses.field(repr=False)
+
+
 class LinearCircuit:
     """Aggregator: Enc(w·Y_R·(−R_L) ; w·Σ R_L·R_R ; correction ; w·Y_L·(−R_R)) plus masks, for one prime.
 
@@ -355,22 +381,24 @@ class LinearCircuit:
         self.evaluator = evaluator
         self.plan = plan
         self.prime = evaluator.parameters.plain_modulus
-        self._prepared: list[Mask] = []
+        self._prepared: Masks | None = None
 
     def prepare(self, rng: Randomness) -> None:
         """Make the masks of the next answer, before there is anything to answer."""
-        while len(self._prepared) < self.plan.sheets:
-            self._prepared.append(self.mask(rng))
+        self._prepared = self._prepared or self._masks(rng)
+
+    def _masks(self, rng: Randomness) -> Masks:
+        sheets = tuple(self.mask(rng) for _ in range(self.plan.sheets))
+        return Masks(sheets=sheets, sums=self.plan.sums(np.concatenate([mask.numbers for mask in sheets]), self.prime))
 
     def mask(self, rng: Randomness) -> Mask:
         """Draw and encrypt one mask, for a ciphertext that has been dropped one level."""
         numbers = residues(derive(new_seed(rng), "padded/mask"), self.prime, self.plan.slots)
         return Mask(numbers=numbers, ciphertext=self.evaluator.encrypt(numbers, dropped=1))
 
-    def take_masks(self, rng: Randomness) -> list[Mask]:
+    def take_masks(self, rng: Randomness) -> Masks:
         """Hand out the masks of one answer, once."""
-        self.prepare(rng)
-        taken, self._prepared = self._prepared, []
+        taken, self._prepared = self._prepared or self._masks(rng), None
         return taken
 
     def evaluate(
@@ -384,11 +412,10 @@ class LinearCircuit:
         left, right = (factor[plan.source] for factor in factors)
         on_left, on_right = self.weighted(left, right, weights)
         masks = self.take_masks(rng)
-        masked = plan.sums(np.concatenate([mask.numbers for mask in masks]), prime)
         known = plan.by_group(plan.dots(on_right, right, prime), prime)
         wanted = field.add(known, field.from_large_integers(offsets, prime), prime)
-        laid = plan.lay(on_left, weights, field.subtract(wanted, masked, prime), on_right)
-        return tuple(self.sheet(*sheet) for sheet in zip(pads, laid, masks, strict=True))
+        laid = plan.lay(on_left, weights, field.subtract(wanted, masks.sums, prime), on_right)
+        return tuple(self.sheet(*sheet) for sheet in zip(pads, laid, masks.sheets, strict=True))
 
     def weighted(self, left: Residues, right: Residues, weights: Residues) -> Factors:
         """w·Y_R and w·Y_L, which −R_L and −R_R are multiplied by."""

@@ -202,15 +202,15 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
             everything = np.append(everything, np.full((len(everything), 1), one, dtype=everything.dtype), axis=1)
         factors: list[tuple[Any, Any]] = [(None, None)] * len(self.readings)
         for resampled, lines in ((True, everything), (False, everything[:: self.lines])):
-            chosen = [number for number, each in enumerate(self.readings) if each.resampled is resampled]
+            # Without resamples all are read from the same lines, at once.
+            chosen = [n for n, each in enumerate(self.readings) if (each.resampled or self.lines == 1) is resampled]
             if chosen:
                 mine = [self.readings[number] for number in chosen]
-                ends = np.cumsum([each.form.terms for each in mine])[:-1]
-                left = apply(_stacked(tuple(each.left for each in mine)), lines)
-                right = apply(_stacked(tuple(each.right for each in mine)), lines)
-                parts = zip(chosen, np.split(left, ends, axis=1), np.split(right, ends, axis=1), strict=True)
-                for number, *both in parts:
-                    factors[number] = (both[0].reshape(-1), both[1].reshape(-1))
+                ends = np.cumsum([each.form.terms for each in mine] * 2)[:-1]
+                both = apply(_stacked((*(each.left for each in mine), *(each.right for each in mine))), lines)
+                parts = np.split(both, ends, axis=1)
+                for number, left, right in zip(chosen, parts[: len(mine)], parts[len(mine) :], strict=True):
+                    factors[number] = (left.reshape(-1), right.reshape(-1))
         lefts, rights = zip(*factors, strict=True)
         return np.concatenate(lefts), np.concatenate(rights)
 
