@@ -13,18 +13,12 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fheval.aggregator.orders import Failure, Order, OrderEnd, Post, Summary, carry_out
-from fheval.aggregator.round_in_play import Exchange
 from fheval.consortium import load_aggregator_kit
-from fheval.errors import ConfigError, FhevalError, RemoteProtocolError
+from fheval.errors import ConfigError, FhevalError
 from fheval.flower import orders
-from fheval.flower.exchange import FlowerExchange, connected, online
+from fheval.flower.exchange import FlowerExchange, online
+from fheval.flower.names import ask_names
 from fheval.flower.state import STATE_VARIABLE, Registry, State
-from fheval.party.context import read_reply
-from fheval.party.messages import Hello, request
-from fheval.protocols.base import Stage
-from fheval.secrets import SystemRandomness
-
-_CHALLENGE_BYTES = 32
 
 app = ServerApp()
 
@@ -56,24 +50,7 @@ def play(grid: Grid, state: State, order: Order) -> Summary:
 def _addresses(grid: Grid, registry: Registry, order: Order) -> dict[str, int]:
     """The SuperNodes of the members that are connected."""
     if not registry.members:
-        return _ask_names(grid, order)
+        return ask_names(grid, order)
     known = {name: entry.node for name, entry in registry.members.items() if name in order.members}
     there = online(grid, known.values(), order.patience)
     return {name: node for name, node in known.items() if node in there}
-
-
-def _ask_names(grid: Grid, order: Order) -> dict[str, int]:
-    """Ask each vault for its name: nobody has registered the SuperNodes of a simulation."""
-    there = connected(grid, lambda found: len(found) >= len(order.members), order.patience)
-    nodes = {str(node): node for node in there}
-    hello = request(Stage.HELLO, Hello(challenge=SystemRandomness().draw(_CHALLENGE_BYTES)))
-    asked = Exchange(stage=Stage.HELLO, round="names", requests=dict.fromkeys(nodes, hello))
-    found: dict[str, int] = {}
-    for node, reply in FlowerExchange(grid, nodes, order.timeout)(asked).items():
-        try:
-            name = read_reply(reply, node).sender
-        except RemoteProtocolError:
-            continue
-        if name in order.members:
-            found[name] = nodes[node]
-    return found

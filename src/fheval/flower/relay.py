@@ -27,12 +27,16 @@ def redact(message: Message, context: Context, relay: Handler) -> Message:
         return Message(RecordDict({"failed": ConfigRecord()}), reply_to=message)
 
 
-def make_app(door: Door) -> ClientApp:
-    """A ClientApp that relays through `door`. A message may come twice: a vault answers each stage once."""
-    app = ClientApp()
+def add_relay(app: ClientApp, door: Door) -> ClientApp:
+    """Let an app relay through `door` as well. A message may come twice: a vault answers each stage once."""
 
     @app.query(ACTION, mods=[redact])
     def relay(message: Message, context: Context) -> Message:
         return Message(pack(door(context, unpack(message.content, sender="aggregator"))), reply_to=message)
 
     return app
+
+
+def make_app(door: Door) -> ClientApp:
+    """A ClientApp that relays and does nothing else."""
+    return add_relay(ClientApp(), door)
