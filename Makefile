@@ -14,7 +14,8 @@ ENGINE_SUITES := $(wildcard $(addprefix tests/,conformance adversary/test_strate
 test engines e2e hosts vaults statistics slow bench: export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-main browser demo test engines lint bench e2e hosts vaults databases statistics packages slow lock clean
+.PHONY: help setup setup-main browser demo test engines lint bench e2e hosts vaults databases \
+  statistics docs numbers packages slow lock clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 12
@@ -77,6 +78,14 @@ databases: setup-main ## a real PostgreSQL with five million rows; Debian's pack
 statistics: setup-main ## the attack command, ablations, and attacks whose rates are counted
 	$(PYTHON) -m pytest $(PYTEST_OPTIONS) $(addprefix tests/adversary/test_,ablation.py attack_command.py several_fields.py small_field.py guessing.py nudging.py)
 
+docs: setup-main browser ## the documentation site, in build/site; notebooks are run and pages photographed on the way
+	@$(BOOTSTRAP) tools/setup.py --main-only --docs
+	$(PYTHON) -m tools.docs.build
+	$(PYTHON) -m pytest -n 0 tests/site
+
+numbers: setup-main ## run attack, bench and reproduce, and keep their figures for the site; DATA=folder of the paper's data
+	$(PYTHON) -m tools.docs.numbers --data $(or $(DATA),data)
+
 packages: setup-main ## both wheels, and the product's alone in an empty environment
 	$(PYTHON) -m pytest tests/packaging
 
@@ -96,8 +105,10 @@ lock: ## write the lock files anew from pyproject.toml and lab/pyproject.toml
 	$(UV_COMPILE) --python-version 3.10 --python-platform x86_64-manylinux_2_35 \
 	  --extra openfhe --extra dev \
 	  --output-file locks/venv-openfhe.txt
+	.venv/bin/uv pip compile --group pyproject.toml:docs --quiet $(UPGRADE) --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate --output-file locks/docs.txt
 	@! grep -n '://' locks/*.txt
 
 clean: ## remove the environments and everything that was built
-	rm -rf .venv .venv-openfhe build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-openfhe .venv-docs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src lab tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

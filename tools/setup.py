@@ -2,8 +2,9 @@
 
 `.venv` has everything that loads on Python 3.11 to 3.14. Where the engine `openfhe` does not load there and a
 Python 3.10 is found, `.venv-openfhe` has the core with that engine. Both are installed from lock files with
-hashes, and fheval and its laboratory are then installed from this folder. A second run does nothing unless a lock,
-a project file or the interpreter has changed.
+hashes, and fheval and its laboratory are then installed from this folder. With --docs there is also `.venv-docs`, which
+builds the documentation site and has nothing of fheval in it. A second run does nothing unless a lock, a project file
+or the interpreter has changed.
 
 This is the first thing to run on a fresh machine, so it needs nothing but some Python from 3.8 on.
 """
@@ -66,6 +67,7 @@ class Environment:
     name: str
     lock: str
     interpreter: Interpreter
+    projects: bool = True
 
     @property
     def folder(self) -> Path:
@@ -211,6 +213,8 @@ def install(environment: Environment) -> None:
     strays = installed(environment) - locked(environment) - {"pip", *PROJECTS}
     if strays:  # left over from an older lock, they would hide that the new one lacks something
         run(*pip, "uninstall", "-qq", "--yes", *sorted(strays))
+    if not environment.projects:
+        return
     editable = [word for folder in PROJECTS.values() for word in ("--editable", folder)]
     run(*pip, "install", "-qq", "--no-index", "--no-deps", "--no-build-isolation", *editable)
     try:
@@ -239,7 +243,9 @@ def refresh(environment: Environment, stamp: dict[str, Any]) -> dict[str, Any]:
     fresh = {
         "fingerprint": environment.fingerprint(),
         "interpreter": environment.interpreter.path,
-        "engines": {name: why_not(environment.python, module) for name, module in ENGINE_MODULES.items()},
+        "engines": {name: why_not(environment.python, module) for name, module in ENGINE_MODULES.items()}
+        if environment.projects
+        else {},
     }
     environment.stamp.write_text(json.dumps(fresh, indent=2))
     return fresh
@@ -287,6 +293,7 @@ def main() -> int:
     """Make both environments, or with --main-only the first."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--main-only", action="store_true", help="make .venv and leave .venv-openfhe alone")
+    parser.add_argument("--docs", action="store_true", help="make .venv-docs as well")
     options = parser.parse_args()
     with (ROOT / "pyproject.toml").open() as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)  # two runs at once would install into each other
@@ -294,6 +301,8 @@ def main() -> int:
             engines = make(Environment(".venv", "locks/venv.txt", choose_main()))
             if engines["openfhe"] and not options.main_only:
                 make_openfhe()
+            if options.docs:
+                make(Environment(".venv-docs", "locks/docs.txt", choose_main(), projects=False))
         except SetupError as error:
             print(f"set-up failed: {error}", file=sys.stderr)
             return 1

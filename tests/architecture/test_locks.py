@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PRODUCT, LAB = (
     tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"] for folder in (".", "lab")
 )
+GROUPS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
 EXTRAS = {**PRODUCT["optional-dependencies"], **LAB["optional-dependencies"]}
 # Lock file, the Pythons that it is for, and the extras of both distributions that it holds.
 LOCKS = {
@@ -69,6 +70,11 @@ def test_a_lock_satisfies_the_project(lock: str, python: str) -> None:
     assert unmet(lock, python, requirements) == [], "run `make lock`"
 
 
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13", "3.14"])
+def test_the_lock_of_the_docs_satisfies_their_group(python: str) -> None:
+    assert unmet("docs.txt", python, GROUPS["docs"]) == [], "run `make lock`"
+
+
 def test_an_unmet_requirement_is_found() -> None:
     wanted = ["numpy>=99", "no-such-package", "numpy>=99; python_version < '3.11'", "numpy"]
     assert unmet("venv.txt", "3.12", wanted) == ["numpy>=99", "no-such-package"]
@@ -88,7 +94,7 @@ def test_the_repositorys_own_distributions_are_not_locked(lock: str) -> None:
     assert not [entry for entry in entries(lock) if entry.startswith("fheval")]
 
 
-@pytest.mark.parametrize("lock", LOCKS)
+@pytest.mark.parametrize("lock", [*LOCKS, "docs.txt"])
 def test_a_lock_names_exact_versions_and_hashes_only(lock: str) -> None:
     assert len(entries(lock)) > 20
     for entry in entries(lock):

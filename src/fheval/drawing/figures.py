@@ -21,6 +21,7 @@ _RATE = (0.0, 1.0)
 _POWER = re.compile("10[⁰¹²³⁴⁵⁶⁷⁸⁹⁻]")
 # Beyond this odds of harm to benefit are out of any use, and net benefit of a useless model falls without end.
 _LARGEST_THRESHOLD = 0.99
+_MOST_LABELS = 5
 # A remark of so many letters stays on one line.
 _SHORT = 20
 
@@ -274,11 +275,14 @@ def _bar(each: Estimate, scale: Scale, *, zero: bool) -> Element:
 
 def _axis(scale: Scale) -> Element:
     drawn: list[Content] = [element("line", x1="0", x2="100%", y1="1", y2="1", class_="axis")]
-    for tick, text in zip(scale.ticks, _alike(scale.ticks), strict=True):
+    # On a narrow page the letters of more ticks would touch.
+    every = 2 if len(scale.ticks) > _MOST_LABELS else 1
+    for number, (tick, text) in enumerate(zip(scale.ticks, _alike(scale.ticks), strict=True)):
         place = scale.place(tick)
         anchor = "start" if place < 0.02 else "end" if place > 0.98 else "middle"
         drawn.append(element("line", x1=_at(scale, tick), x2=_at(scale, tick), y1="1", y2="5", class_="axis"))
-        drawn.append(element("text", text, x=_at(scale, tick), y="19", text_anchor=anchor, class_="tick"))
+        if number % every == 0:
+            drawn.append(element("text", text, x=_at(scale, tick), y="19", text_anchor=anchor, class_="tick"))
     return element("svg", drawn, class_="ticks")
 
 

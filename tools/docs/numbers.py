@@ -1,0 +1,166 @@
+"""Pages of measured figures, from the last run of each; `make numbers` runs them anew.
+
+`python -m tools.docs.numbers [--data DIR] [attack bench reproduce]` runs the commands and keeps their JSON, with the
+day and the processor, in docs/numbers. The site shows what is kept: a site that measured when it was built would show
+another machine's figures every time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+KEPT = Path(__file__).resolve().parents[2] / "docs" / "numbers"
+FHEVAL = Path(sys.executable).with_name("fheval")
+
+
+def pages(folder: Path) -> dict[str, str]:
+    """A page for each command, and one that lists them."""
+    made = {name: _page(name, folder / f"{name}.json", tell) for name, tell in _TOLD.items()}
+    index = (
+        "# Figures\n\nWhat was measured last, and on which machine. The commands are part of `fheval-lab`.\n\n"
+        + "\n".join(f"- [{name}]({name}.md): {_ABOUT[name]}" for name in _TOLD)
+        + "\n"
+    )
+    return {"index": index, **made}
+
+
+def _page(name: str, file: Path, tell: Callable[[Mapping[str, Any]], Iterable[str]]) -> str:
+    head = f"# fheval {name}\n\n{_ABOUT[name][0].upper()}{_ABOUT[name][1:]}.\n"
+    if not file.is_file():
+        return f"{head}\nNo run is kept here yet: `make numbers`.\n"
+    kept = json.loads(file.read_text(encoding="utf-8"))
+    run = f"Last run on {kept['date']} with fheval {kept['fheval']}, on {kept['machine']}."
+    return "\n\n".join([head, run, *tell(kept["found"])]) + "\n"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _attack(found: Mapping[str, Any]) -> Iterable[str]:
+    for protocol in found["protocols"]:
+        resists = protocol["claims_to_resist"]
+        yield f"## {protocol['protocol']}"
+        yield (
+            "It claims to resist an aggregator that deviates: every attack below is to be caught, but for the chance "
+            "that is stated with a result."
+            if resists
+            else "It relies on an aggregator that follows the protocol. What one could do that does not:"
+        )
+        yield _table(
+            ["attack", "what is done", "tries", "caught", "largest shift of an accepted result"],
+            [
+                (each["name"], each["what"], each["tries"], each["caught"], _number(each["worst_shift"]))
+                for each in protocol["attacks"]
+            ],
+        )
+
+
+def _bench(found: Mapping[str, Any]) -> Iterable[str]:
+    yield f"Processor seconds of {found['threads']} thread, medians of {found['repeats']} repetitions."
+    yield "## Ratios that are stated"
+    yield _records(found["ratios"])
+    yield "## Measurements"
+    yield _records(found["measurements"])
+    yield "## Growth with the parties"
+    yield _records(found["growth"])
+
+
+def _reproduce(found: Mapping[str, Any]) -> Iterable[str]:
+    for name, rows in found.items():
+        compared = [row for row in rows if row.get("printed") is not None]
+        yield f"## {name}"
+        yield _table(
+            ["data", "samples", "points", "parties", "column", "value", "printed", "unit"],
+            [
+                (
+                    *(row.get(field) or "" for field in ("data", "size", "decision_points", "parties", "column")),
+                    _number(row["value"]),
+                    _number(row.get("printed")),
+                    row.get("unit", ""),
+                )
+                for row in compared or rows
+            ],
+        )
+
+
+def _records(records: Sequence[Mapping[str, Any]]) -> str:
+    names = [name for name in dict.fromkeys(name for each in records for name in each) if not _nested(records, name)]
+    return _table(names, [[_number(each.get(name)) for name in names] for each in records])
+
+
+def _nested(records: Sequence[Mapping[str, Any]], name: str) -> bool:
+    return any(isinstance(each.get(name), (list, dict)) for each in records)
+
+
+def _number(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+_TOLD = {"attack": _attack, "bench": _bench, "reproduce": _reproduce}
+_ABOUT = {
+    "attack": "aggregators that deviate from each protocol, and how often each was caught",
+    "bench": "ratios between protocols, measured in one run",
+    "reproduce": "the paper's tables and figures beside the values that it prints",
+}
+
+
+def run(name: str, data: Path) -> Mapping[str, Any]:
+    """Run a command and give what it found."""
+    with TemporaryDirectory() as folder:
+        if name != "reproduce":
+            file = Path(folder) / "found.json"
+            # `bench` ends with status 1 where a ratio exceeds its limit, which its page then shows.
+            subprocess.run([FHEVAL, name, "--quiet", "--json", file], check=name != "bench")
+            found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            return found
+        subprocess.run([FHEVAL, name, "all", "--quiet", "--data", data, "--out", folder], check=True)
+        return collected(Path(folder))
+
+
+def collected(folder: Path) -> dict[str, Any]:
+    """The rows of every experiment that `fheval reproduce` wrote into a folder."""
+    return {path.stem: json.loads(path.read_text(encoding="utf-8"))["rows"] for path in sorted(folder.glob("*.json"))}
+
+
+def keep(name: str, found: Mapping[str, Any]) -> None:
+    """Write down what a command found, when, and on which processor."""
+    from fheval.version import __version__
+
+    about = {"date": date.today().isoformat(), "machine": _machine(), "fheval": __version__}
+    KEPT.mkdir(exist_ok=True)
+    (KEPT / f"{name}.json").write_text(json.dumps({**about, "found": found}, indent=1) + "\n", encoding="utf-8")
+
+
+def _machine() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    model = next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine()
+    )
+    return f"{model}, Python {platform.python_version()}"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path("data"), help="the paper's published data, for reproduce")
+    parser.add_argument("commands", nargs="*", default=list(_TOLD))
+    options = parser.parse_args()
+    for command in options.commands:
+        keep(command, run(command, options.data))
