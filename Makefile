@@ -81,7 +81,7 @@ statistics: setup-main ## the attack command, ablations, and attacks whose rates
 docs: setup-main browser ## the documentation site, in build/site; notebooks are run and pages photographed on the way
 	@$(BOOTSTRAP) tools/setup.py --main-only --docs
 	$(PYTHON) -m tools.docs.build
-	$(PYTHON) -m pytest -n 0 tests/site
+	FHEVAL_SITE_IS_FRESH=1 $(PYTHON) -m pytest -n 0 tests/site
 
 numbers: setup-main ## run attack, bench and reproduce, and keep their figures for the site; DATA=folder of the paper's data
 	$(PYTHON) -m tools.docs.numbers --data $(or $(DATA),data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -17,8 +18,10 @@ import pytest
 from browser.chromium import Browser, installed, running
 
 SITE = Path(__file__).resolve().parents[2] / "build" / "site"
-pytestmark = pytest.mark.skipif(not (SITE / "index.html").is_file(), reason="there is no site; `make docs` builds it")
-PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html")) if SITE.is_dir() else []
+# A site that was built from older sources would say nothing about these.
+FRESH = os.environ.get("FHEVAL_SITE_IS_FRESH") == "1" and (SITE / "index.html").is_file()
+pytestmark = pytest.mark.skipif(not FRESH, reason="`make docs` builds the site and then tries it")
+PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html")) if FRESH else []
 SHOWN = ("index.html", "rounds.html", "notebooks/two_models.html", "reference/api.html", "numbers/attack.html")
 AUDIENCES = ("data-scientists", "statisticians", "operators", "security-officers", "contributors")
 
