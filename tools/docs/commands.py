@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import Any
+
+# No colours, and a hundred columns; typer reads this when it is imported.
+os.environ |= {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "100", "TERMINAL_WIDTH": "100"}
 
 import typer
 
-from fheval.cli import installed_commands
-
-_PLAIN = {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "100", "TERMINAL_WIDTH": "100"}
+from fheval.cli import installed_commands, main
 
 
 def page() -> str:
@@ -33,6 +35,7 @@ def _commands() -> Iterator[tuple[str, ...]]:
 
 
 def _help(words: tuple[str, ...]) -> str:
-    command = [sys.executable, "-m", "fheval", *words, "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **_PLAIN})
-    return "\n".join(line.rstrip() for line in done.stdout.strip("\n").splitlines())
+    printed = StringIO()
+    with redirect_stdout(printed):
+        main([*words, "--help"])
+    return "\n".join(line.rstrip() for line in printed.getvalue().strip("\n").splitlines())

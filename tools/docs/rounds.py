@@ -8,15 +8,19 @@ from fheval.drawing.markup import Element, element, write
 from fheval.protocols import PROTOCOLS
 from fheval.protocols.base import Asked, Protocol, Stage, Step
 
-_LANES = {"parties": 90.0, "aggregator": 330.0, "leader": 570.0}
+_PARTIES, _AGGREGATOR, _KEEPERS = 90.0, 330.0, 570.0
 _WIDTH, _TOP, _GAP = 660.0, 40.0, 64.0
 
+# What is sent and answered, where that is the same whoever is asked and whatever the protocol.
 _SENT = {
-    Stage.SUBMIT: ("", "upload"),
-    Stage.PADS: ("roster", "the pads' part, encrypted"),
-    Stage.RESULT: ("blinded answer", "sealed verdict"),
-    Stage.BROADCAST: ("sealed verdict", "seen"),
+    (Stage.SUBMIT, Asked.EVERYONE): ("", "upload"),
+    (Stage.PADS, Asked.LEADER): ("roster", "the pads' part, encrypted"),
+    (Stage.RESULT, Asked.LEADER): ("blinded answer", "sealed verdict"),
+    (Stage.RESULT, Asked.ROSTER): ("blinded answer", "seen"),
+    (Stage.BROADCAST, Asked.ROSTER): ("what was opened", "seen"),
 }
+# Who stands on the right: those who open, where not every party does.
+_RIGHT = {Asked.LEADER: "leader", Asked.COMMITTEE: "committee"}
 
 
 def pictures() -> str:
@@ -53,15 +57,15 @@ def _part(title: str, protocol: Protocol) -> str:
 def drawing(title: str, protocol: Protocol) -> Element:
     """The lanes and the messages between them."""
     steps = [step for step in protocol.steps if step.stage.whole is step.stage]
-    led = any(step.asked is Asked.LEADER for step in steps)
-    lanes = dict(_LANES) if led else {name: place for name, place in _LANES.items() if name != "leader"}
+    lanes = {"parties": _PARTIES, "aggregator": _AGGREGATOR}
+    lanes |= {_RIGHT[step.asked]: _KEEPERS for step in steps if step.asked in _RIGHT}
     height = _TOP + _GAP * len(steps) + 20
     told = "; ".join(f"{step.stage.value}: {step.asked.value} is asked" for step in steps)
     return element(
         "svg",
         element("title", f"A round of {title}"),
         [_lane(name, place, height) for name, place in lanes.items()],
-        [_messages(step, _TOP + 24 + _GAP * number, lanes) for number, step in enumerate(steps)],
+        [_messages(step, _TOP + 24 + _GAP * number) for number, step in enumerate(steps)],
         viewBox=f"0 0 {_WIDTH:g} {height:g}",
         role="img",
         aria_label=f"A round of {title}. {told}.",
@@ -76,14 +80,11 @@ def _lane(name: str, place: float, height: float) -> list[Element]:
     ]
 
 
-def _messages(step: Step, y: float, lanes: dict[str, float]) -> list[Element]:
-    asked, answered = _SENT.get(step.stage, ("request", "answer"))
-    member = lanes["leader"] if step.asked is Asked.LEADER and "leader" in lanes else lanes["parties"]
-    if step.stage is Stage.RESULT and step.asked is not Asked.LEADER:
-        answered = "seen"
-    middle = lanes["aggregator"]
+def _messages(step: Step, y: float) -> list[Element]:
+    asked, answered = _SENT.get((step.stage, step.asked), ("", "answer"))
+    member = _KEEPERS if step.asked in _RIGHT else _PARTIES
     label = f"{step.stage.value}: {asked}" if asked else f"{step.stage.value}?"
-    return [*_arrow(middle, member, y, label), *_arrow(member, middle, y + 26, answered)]
+    return [*_arrow(_AGGREGATOR, member, y, label), *_arrow(member, _AGGREGATOR, y + 26, answered)]
 
 
 def _arrow(start: float, end: float, y: float, label: str) -> Iterator[Element]:
