@@ -267,7 +267,7 @@ def _checked(name: str, values: NDArray[np.int64], grid: Grid) -> NDArray[np.int
 BLOCK_ROWS = 1 << 16
 
 # Gives the number of interior cuts below each score, in a buffer that the next call uses again.
-Binning = Callable[[NDArray[np.float64]], NDArray[np.int32]]
+Binning = Callable[[NDArray[np.float64]], NDArray[np.signedinteger]]
 # Puts scores into cells that rise with them: a score in a lower cell is the lower score.
 Cells = Callable[[NDArray[np.float64]], NDArray[np.int32]]
 
@@ -280,7 +280,7 @@ class Tally:
         # Adding up a block's histogram costs as much as two points a row; blocks grow with large grids.
         self._rows = max(BLOCK_ROWS, 2 * len(grid))
         self._scores = np.empty(self._rows, dtype=np.float64)
-        self._labels = np.empty(self._rows, dtype=np.int32)
+        self._labels = np.empty(self._rows, dtype=_key_type(grid))
         self._histogram = np.zeros(2 * (len(grid) - 1), dtype=np.int64)
         self._bins = _binning(grid, self._rows)
 
@@ -332,6 +332,11 @@ def _binning(grid: Grid, rows: int) -> Binning:
     return _table_binning(grid, rows)
 
 
+def _key_type(grid: Grid) -> type[np.signedinteger]:
+    """What holds a bin and a label together: the shorter, the more of what is looked up stays in the cache."""
+    return np.int16 if 2 * len(grid) < 1 << 15 else np.int32
+
+
 def _interior(grid: Grid) -> NDArray[np.float64]:
     """The cuts that tell one bin from another, lowest first."""
     return np.ascontiguousarray(grid.cuts[-2:0:-1])
@@ -351,9 +356,9 @@ def _even_binning(grid: Grid, rows: int) -> Binning:
     # Nothing is below the lowest point, which counts everything: the lowest bin takes it.
     ascending[0] = -np.inf
     product, whole = np.empty(rows), np.empty(rows)
-    index = np.empty(rows, dtype=np.int32)
+    index = np.empty(rows, dtype=_key_type(grid))
 
-    def bins(scores: NDArray[np.float64]) -> NDArray[np.int32]:
+    def bins(scores: NDArray[np.float64]) -> NDArray[np.signedinteger]:
         n = len(scores)
         fraction, below = product[:n], index[:n]
         np.multiply(scores, steps, out=fraction)
@@ -379,12 +384,15 @@ def _table_binning(grid: Grid, rows: int) -> Binning:
     """
     cuts, cells = _interior(grid), _cells(grid, rows)
     table, alone = _cell_table(grid)
-    index, doubtful = np.empty(rows, dtype=np.int32), np.empty(rows, dtype=np.bool_)
+    index, doubtful = np.empty(rows, dtype=table.dtype), np.empty(rows, dtype=np.bool_)
+    # What `take` would make of its indices anyway, in memory that is there already.
+    places = np.empty(rows, dtype=np.intp)
 
-    def bins(scores: NDArray[np.float64]) -> NDArray[np.int32]:
+    def bins(scores: NDArray[np.float64]) -> NDArray[np.signedinteger]:
         n = len(scores)
         # "clip" never clips here; it lets take write to `out` without a copy.
-        below = np.take(table, cells(scores), out=index[:n], mode="clip")
+        np.copyto(places[:n], cells(scores))
+        below = np.take(table, places[:n], out=index[:n], mode="clip")
         close = np.flatnonzero(np.less(below, 0, out=doubtful[:n]))
         if alone:
             cut = ~below[close]
@@ -397,11 +405,11 @@ def _table_binning(grid: Grid, rows: int) -> Binning:
 
 
 @lru_cache(maxsize=8)
-def _cell_table(grid: Grid) -> tuple[NDArray[np.int32], bool]:
+def _cell_table(grid: Grid) -> tuple[NDArray[np.signedinteger], bool]:
     """For each cell the number of cuts below it, or ~j where cut j is in it; and whether no cell holds two cuts."""
     cuts = _interior(grid)
     per_cell = np.bincount(_cells(grid, len(cuts))(cuts), minlength=_CELLS[grid.scores])
-    below = (np.cumsum(per_cell) - per_cell).astype(np.int32)
+    below = (np.cumsum(per_cell) - per_cell).astype(_key_type(grid))
     table = np.where(per_cell > 0, ~below, below)
     table.flags.writeable = False
     return table, bool(per_cell.max() <= 1)
