@@ -68,6 +68,9 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in ("Result", "evaluate"):
+        # What shows results in notebooks and at a prompt.
+        import_module("fheval.report.presentation")
     return getattr(import_module(_HOMES.get(name, "fheval.errors")), name)
 
 

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from itertools import combinations, product
 from math import isnan, nan, sqrt
+from os import PathLike
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +21,7 @@ from numpy.typing import NDArray
 from fheval.errors import ConfigError, UndefinedMetric
 from fheval.evaluation.curves import CURVE_METRICS, Curve, read_curves
 from fheval.evaluation.noisy_curves import FROM_ANY, NoisyCurve, curves_of, estimated
+from fheval.evaluation.shown import Drawing, flat_metrics, presenter
 from fheval.metrics.registry import Spec
 from fheval.metrics.statistics import PROBABILITY_BITS
 from fheval.privacy.sampling import DiscreteLaplace
@@ -181,6 +185,51 @@ class Result:
                     raise UndefinedMetric(row.error or f"{metric} has no value: {row.note}.")
                 return row.value
         raise ConfigError(f"The round was not asked for {metric} (model {model}, class {label}, group {group}).")
+
+    def as_metrics(self) -> dict[str, float]:
+        """Every number under a flat name, for loggers of experiments; those that are undefined are left out.
+
+        A name has the metric, then the model, class and group, if any: "auc", "auc/new/sex=F". Intervals are beside it,
+        as "auc.low" and "auc.high".
+        """
+        return flat_metrics(self.results)
+
+    def to_frame(self) -> Any:
+        """The rows as a Polars frame; `.to_pandas()` makes one of pandas of it."""
+        import polars as pl
+
+        numbers = ("value", "low", "high", "binning", "p_value")
+        texts = ("metric", "model", "label", "group", "note", "error")
+        columns: dict[str, Any] = {
+            name: pl.Series([getattr(row, name) for row in self.results], dtype=pl.String) for name in texts
+        }
+        columns |= {name: pl.Series([getattr(row, name) for row in self.results], dtype=pl.Float64) for name in numbers}
+        return pl.DataFrame(
+            {("class" if name == "label" else name): columns[name] for name in (*texts[:4], *numbers, *texts[4:])}
+        )
+
+    def to_json(self, path: str | PathLike[str] | None = None) -> str:
+        """The JSON of the command line, which is also written to `path` if there is one."""
+        text = json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+        if path is not None:
+            Path(path).write_text(text + "\n", encoding="utf-8")
+        return text
+
+    def plot(self, kind: str | None = None) -> Drawing:
+        """Pictures: "forest" of all numbers and, where counts were released, "roc", "precision-recall", "calibration"
+        and "decision"; all there are, unless one is named. A notebook shows them; `save` writes them to a file.
+        """
+        return presenter().plot(self, kind)
+
+    def report(self, path: str | PathLike[str]) -> None:
+        """Write the page of `fheval evaluate --report`."""
+        Path(path).write_text(presenter().page(self), encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        return presenter().html(self)
+
+    def __str__(self) -> str:
+        return presenter().text(self)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields of the JSON contract, plain values only; some of them only where there is something to say."""

@@ -25,6 +25,7 @@ from fheval.aggregator.orders import Order, Post, Summary, carry_out
 from fheval.consortium import load_aggregator_kit
 from fheval.errors import ConfigError, FhevalError
 from fheval.evaluation import Row
+from fheval.evaluation.shown import flat_metrics
 from fheval.flower.deposits import write_scores
 from fheval.flower.exchange import FlowerExchange
 from fheval.flower.names import ask_names
@@ -173,10 +174,7 @@ def as_metrics(rows: Iterable[Row]) -> dict[str, float]:
     >>> as_metrics([Row(metric="auc", value=0.8, low=0.7, high=0.9)])
     {'private-auc': 0.8, 'private-auc-low': 0.7, 'private-auc-high': 0.9}
     """
-    found = {}
-    for row in rows:
-        name = "-".join(filter(None, ("private", row.metric, row.model, row.label, row.group)))
-        for ending, number in (("", row.value), ("-low", row.low), ("-high", row.high)):
-            if number is not None:
-                found[name + ending] = float(number)
-    return found
+    return {
+        f"private-{name.replace('.low', '-low').replace('.high', '-high')}": number
+        for name, number in flat_metrics(rows).items()
+    }

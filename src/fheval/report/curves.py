@@ -19,9 +19,13 @@ _MOST_LINES = 5
 _Z = 1.959964  # of a 95 % interval
 
 
-def curve_figures(curves: Sequence[Curve]) -> tuple[Element, ...]:
-    """All pictures of all curves; those of models over all rows first, then those of groups."""
-    return tuple(figure for title, part in _panels(curves) for figure in _figures(title, part))
+# What can be drawn of counts.
+KINDS = ("roc", "precision-recall", "calibration", "decision")
+
+
+def curve_figures(curves: Sequence[Curve], kinds: Sequence[str] = KINDS) -> tuple[Element, ...]:
+    """All pictures of these kinds; those of models over all rows first, then those of groups."""
+    return tuple(figure for title, part in _panels(curves) for figure in _figures(title, part, kinds))
 
 
 def _panels(curves: Sequence[Curve]) -> Iterator[tuple[str, Sequence[Curve]]]:
@@ -38,20 +42,20 @@ def _panels(curves: Sequence[Curve]) -> Iterator[tuple[str, Sequence[Curve]]]:
             yield title, lines[first : first + _MOST_LINES]
 
 
-def _figures(title: str, curves: Sequence[Curve]) -> Iterator[Element]:
+def _figures(title: str, curves: Sequence[Curve], kinds: Sequence[str]) -> Iterator[Element]:
     of = f", {title}" if title else ""
-    if traces := _traces(curves, roc_trace):
+    if "roc" in kinds and (traces := _traces(curves, roc_trace)):
         yield roc(traces, title=f"ROC{of}", caption=_banded(curves))
-    if traces := _traces(curves, precision_recall_trace):
+    if "precision-recall" in kinds and (traces := _traces(curves, precision_recall_trace)):
         yield precision_recall(traces, prevalence=_prevalence(curves), title=f"Precision and recall{of}")
-    if traces := _traces(curves, calibration_trace):
+    if "calibration" in kinds and (traces := _traces(curves, calibration_trace)):
         yield calibration(
             traces,
             title=f"Calibration{of}",
             caption="On the dashed line, as many are positive as predicted; above it, more are. "
             f"Bars: {_intervals(curves)}.",
         )
-    if traces := _traces(curves, net_benefit_trace):
+    if "decision" in kinds and (traces := _traces(curves, net_benefit_trace)):
         yield decision_curve(traces, treat_all=_acting_on_all(curves), title=f"Decision curve{of}")
 
 
