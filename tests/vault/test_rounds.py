@@ -9,8 +9,9 @@ import pytest
 
 from fheval.aggregator.conductor import drive
 from fheval.aggregator.round_in_play import Exchange
+from fheval.consortium import TrustAnchor
 from fheval.counting import Grid
-from fheval.errors import CohortTooSmall, TransportError
+from fheval.errors import CohortTooSmall, RemoteProtocolError, TransportError
 from fheval.protocols import PROTOCOLS
 from fheval.protocols.base import Stage
 from fheval.protocols.round import Ending
@@ -243,3 +244,20 @@ def test_an_answer_that_is_no_ciphertext_gets_a_verdict_all_the_same(trial: Tria
     verdict = trial.last("maple").verdict
     assert verdict is not None
     assert verdict.ending is Ending.REFUSED
+
+
+def test_certificates_are_checked_once_for_each_kit(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their issuer, use and keys; their dates are looked at in every request."""
+    trial.play()
+    trial.start("alder")
+    again = trial.conduct(trial.study())
+    checked: list[str] = []
+    monkeypatch.setattr(TrustAnchor, "check_issued", lambda _anchor, record: checked.append(record.name))
+    drive(again, Wire(trial))
+    # The vault of one member was started anew.
+    assert sorted(checked) == sorted(NAMES)
+    kit = trial.consortium.kit("alder")
+    for later in (0, 1):
+        kit.identity.anchor.check_member(kit.policy.members[0], now=trial.clock.now + timedelta(days=later))
+    with pytest.raises(RemoteProtocolError, match="expired"):
+        kit.identity.anchor.check_member(kit.policy.members[0], now=trial.clock.now + timedelta(days=3650))

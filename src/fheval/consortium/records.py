@@ -9,7 +9,7 @@ sealing key, so that certificates of any X.509 authority will do.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from typing import Annotated
@@ -91,6 +91,10 @@ class TrustAnchor:
 
     authority_pem: bytes
     policy_key: ed25519.Ed25519PublicKey
+    # Records that were checked once and cannot change; only their dates are looked at again.
+    _issued: dict[MemberRecord, tuple[x509.Certificate, x509.Certificate]] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     def authority(self) -> x509.Certificate:
         return certificates.read_certificates(self.authority_pem, "The authority's certificate")[0]
@@ -121,9 +125,11 @@ class TrustAnchor:
     def check_member(self, record: MemberRecord, *, now: datetime) -> None:
         """Refuse, in the name of the member, a record that cannot be trusted at this moment."""
         try:
-            self.check_issued(record)
-            certificates.check_dates(self.authority(), now=now)
-            certificates.check_dates(record.x509(), now=now)
+            if record not in self._issued:
+                self.check_issued(record)
+                self._issued[record] = self.authority(), record.x509()
+            for certificate in self._issued[record]:
+                certificates.check_dates(certificate, now=now)
         except ConfigError as error:
             raise RemoteProtocolError(str(error), step="certificate", culprit=record.name) from error
 
