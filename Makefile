@@ -11,7 +11,7 @@ ENGINE_SUITES := $(wildcard $(addprefix tests/,conformance adversary/test_strate
   $(addprefix src/fheval/,engines protocols))
 
 # pytest already runs a process per core, and figures are stated for one thread.
-test engines e2e hosts vaults statistics slow bench: export OMP_NUM_THREADS := 1
+test engines e2e hosts vaults statistics slow bench fuzz schedules: export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-main browser demo test engines lint bench e2e hosts vaults databases \

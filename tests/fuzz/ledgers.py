@@ -16,9 +16,11 @@ from fheval.protocols.base import Stage
 from fheval.protocols.round import Contribution
 from fheval.study import Study
 from fuzz.damage import damage_files
+from keys_consortium import NOW
 from vault.trial import Trial
 
 MEMBER = "alder"
+PLACE = "the ledger of this kit"
 
 
 @dataclass
@@ -37,6 +39,7 @@ class State:
 def make_state(trial: Trial, folder: Path) -> State:
     """Play, and copy a member's directory: while its vault runs all is in the write-ahead log, afterwards nothing."""
     study = trial.study()
+    trial.ledgers[MEMBER].settle(PLACE, MEMBER, str(folder), "began", at=NOW)
     trial.play(study)
     earlier, running, stopped = (folder / name for name in ("earlier", "running", "stopped"))
     shutil.copytree(trial.ledger_path(MEMBER).parent, earlier)
@@ -73,6 +76,10 @@ def _ledger_stands(state: State, copy: Path, done: str) -> bool:
     except ConfigError:
         return False
     with ledger:
+        # The kit knows which ledger is its vault's, and `open_ledger` refuses any other, an empty one among them.
+        place = ledger.place()
+        if place is None or place.id != PLACE:
+            return False
         assert ledger.releases(f"of-{MEMBER}") >= state.releases, f"releases were forgotten: {done}"
         assert ledger.history() == state.history, f"the history is another: {done}"
         for (round_id, stage), reply in state.replies.items():

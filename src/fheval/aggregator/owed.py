@@ -43,10 +43,15 @@ class Owed(msgspec.Struct, kw_only=True):
     signed: dict[str, bytes] = {}
 
     def settle(self, member: str, reply: bytes) -> None:
-        """Note that a member has answered; a refusal is no answer, and may be for want of room on its disk."""
+        """Note that a member has answered; a refusal is no answer, and may be for want of room on its disk.
+
+        But whoever refuses to hear that a round is void has never uploaded for it.
+        """
         try:
             read_reply(reply, member)
         except RemoteProtocolError:
+            if self.stage is Stage.VOIDED:
+                self.requests.pop(member, None)
             return
         self.requests.pop(member, None)
         if self.stage is Stage.VOID:

@@ -36,7 +36,7 @@ def _objects(file: str, block: Block) -> list[dict[str, Any]]:
     lines = block.data.rstrip().split(b"\n")
     try:
         rows: list[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any]).decode_lines(block.data)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         rows = []
     # The decoder skips blank lines, after which rows and lines would no longer go together.
     if len(rows) == len(lines):

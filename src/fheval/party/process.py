@@ -9,6 +9,7 @@ import resource
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -80,13 +81,38 @@ def run_vault(files: VaultFiles, *, beside: AbstractContextManager[None] | None 
 
 @contextmanager
 def _preparing(studies: Path) -> Iterator[None]:
-    """A process of its own that prepares what has changed; it ends with this one, however that ends."""
+    """A process of its own that prepares what has changed; it ends with this one, however that ends.
+
+    A damaged file may end it, since a library that reads it may: it is started again after a while.
+    """
+    stopping = threading.Event()
+    keeper = threading.Thread(target=_keep_preparing, args=(studies, stopping), name="vault preparing")
+    keeper.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        keeper.join()
+
+
+_PREPARE_AGAIN = 60.0
+_LOOK_EVERY = 0.2
+
+
+def _keep_preparing(studies: Path, stopping: threading.Event) -> None:
     command = [sys.executable, "-m", prepare.__name__, str(studies)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as child:  # noqa: S603 (this very Python, a module of ours)
+    while not stopping.is_set():
         try:
-            yield
-        finally:
-            child.terminate()
+            with subprocess.Popen(command, stdin=subprocess.PIPE) as child:  # noqa: S603 (this Python, a module of ours)
+                while child.poll() is None and not stopping.wait(_LOOK_EVERY):
+                    pass
+                child.terminate()
+            why = f"status {child.returncode}"
+        except OSError as error:
+            why = str(error.strerror)
+        if not stopping.is_set():
+            _log.error("The process that prepares studies has ended (%s). It is started again in a minute.", why)
+            stopping.wait(_PREPARE_AGAIN)
 
 
 def _reload(core: VaultCore, kit: Path) -> None:
