@@ -86,6 +86,28 @@ docs: setup-main browser ## the documentation site, in build/site; notebooks are
 numbers: setup-main ## run attack, bench and reproduce, and keep their figures for the site; DATA=folder of the paper's data
 	$(PYTHON) -m tools.docs.numbers --data $(or $(DATA),data)
 
+# `make fuzz SECONDS=600`; `make schedules SCRIPTS=5000 REAL=12`. A failing script or case says how to run it again.
+.PHONY: fuzz schedules
+SECONDS ?= 60
+SCRIPTS ?= 240
+REAL ?= 2
+
+fuzz: setup ## hostile messages, ciphertexts, keys and files for SECONDS (60), each kind in a process of its own
+	cd tests && ../$(PYTHON) -m fuzz --seconds $(SECONDS)
+	@if [ -x $(PYTHON_OPENFHE) ]; then \
+	  cd tests && ../$(PYTHON_OPENFHE) -m fuzz --only ciphertexts-openfhe --seconds $$(( $(SECONDS) / 8 )); \
+	fi
+
+schedules: setup ## SCRIPTS (240) random scripts of faults against a model, and REAL (2) on each engine
+	cd tests && ../$(PYTHON) -m fuzz.schedules --scripts $$(( $(SCRIPTS) - $(SCRIPTS) / 5 ))
+	cd tests && for rate in 0.01 0.03 0.10; do \
+	  ../$(PYTHON) -m fuzz.schedules --faults $$rate --scripts $$(( $(SCRIPTS) / 15 )) || exit 1; \
+	done
+	cd tests && ../$(PYTHON) -m fuzz.schedules --engine seal --scripts $(REAL)
+	@if [ -x $(PYTHON_OPENFHE) ]; then \
+	  cd tests && ../$(PYTHON_OPENFHE) -m fuzz.schedules --engine openfhe --scripts $(REAL); \
+	fi
+
 packages: setup-main ## both wheels, and the product's alone in an empty environment
 	$(PYTHON) -m pytest tests/packaging
 

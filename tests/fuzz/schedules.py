@@ -23,6 +23,7 @@ import gc
 import logging
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -490,6 +491,9 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
+    # Whoever ends a long campaign wants to know how far it came.
+    told: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _frame: told.append(number))
     engine = ClearEngine() if options.engine == "clear" else load_engine(options.engine)
     memory = Path("/dev/shm")  # noqa: S108 (a random name is made in it)
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as made:
@@ -510,6 +514,10 @@ def main() -> int:
                 return 1
             if number == len(seeds) // 5:
                 settled = resident()
+            if not (number + 1) % 500:
+                print(f"{number + 1} scripts, {time.monotonic() - began:.0f} s", flush=True)
+            if told:
+                break
         grown = resident() - settled
         print(f"seeds {seeds[0]} to {seeds[-1]}, {time.monotonic() - began:.0f} s")
         print(f"memory grew by {grown} MB in the last four fifths")
