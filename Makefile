@@ -11,10 +11,10 @@ ENGINE_SUITES := $(wildcard $(addprefix tests/,conformance adversary/test_strate
   $(addprefix src/fheval/,engines protocols))
 
 # pytest already runs a process per core, and figures are stated for one thread.
-test engines e2e hosts vaults statistics slow bench fuzz schedules: export OMP_NUM_THREADS := 1
+test engines e2e hosts crowd vaults statistics slow bench fuzz schedules: export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-main browser demo test engines lint bench e2e hosts vaults databases \
+.PHONY: help setup setup-main browser demo test engines lint bench e2e hosts crowd vaults databases \
   statistics docs numbers packages slow lock clean
 
 help: ## show this list
@@ -64,6 +64,9 @@ e2e: setup-main ## a consortium of real processes on loopback
 
 hosts: setup-main ## docs/deploy.md's commands on hosts in network namespaces, with delay, loss, cuts and restarts
 	$(PYTHON) -m pytest --durations=5 tests/hosts
+
+crowd: setup-main ## a thousand members on one hub: memory, time per member, fifty rounds, connections that vanish
+	$(PYTHON) -m pytest tests/direct/test_crowd.py
 
 vaults: setup-main ## vaults as processes, under load, and killed at every write to the ledger
 	$(PYTHON) -m pytest $(PYTEST_OPTIONS) tests/vault/test_load.py tests/vault/test_kill.py tests/cli/test_vault.py

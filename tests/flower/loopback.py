@@ -203,9 +203,8 @@ class Loopback:
         self.programs["hub"].wait_for("Ready for")
         for name in self.members:
             self.start_party(name)
-        connected = {"flower": "SuperNode ID", "direct": "Connected to"}[self.transport]
         for name in self.members:
-            self.programs[f"party-{name}"].wait_for(connected)
+            self.programs[f"party-{name}"].wait_for("Connected to")
 
     def ask(self, *options: str) -> subprocess.Popen[str]:
         """Start a round."""

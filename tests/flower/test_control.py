@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,9 +25,13 @@ class Flwr:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.program = (
-            f"import json, pathlib, sys\nhere = pathlib.Path({str(directory)!r})\n"
-            "(here / 'commands').write_text(sys.stdin.read())\n"
-            "sys.stdout.write((here / 'answers').read_text())\nprint('a word on the side', file=sys.stderr)\n"
+            f"import pathlib, sys\nhere = pathlib.Path({str(directory)!r})\n"
+            f"answers = (here / 'answers').read_text().split({END!r})\n"
+            "for answer, line in zip(answers, sys.stdin):\n"
+            "    with (here / 'commands').open('a') as file: file.write(line)\n"
+            "    if answer is answers[-1]: break\n"
+            f"    print(answer, end={END!r}, flush=True)\n"
+            "print('a word on the side', file=sys.stderr)\n"
         )
 
     def answers(self, *texts: str) -> None:
@@ -43,8 +49,9 @@ def flwr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Flwr:
 
 
 @pytest.fixture
-def control(flwr: Flwr, tmp_path: Path) -> Control:
-    return Control(State.at(tmp_path / "state"), 4321)
+def control(flwr: Flwr, tmp_path: Path) -> Iterator[Control]:
+    with closing(Control(State.at(tmp_path / "state"), 4321)) as made:
+        yield made
 
 
 def test_the_connection_is_on_loopback_and_trusts_the_inside_alone(control: Control, tmp_path: Path) -> None:
@@ -93,6 +100,29 @@ def test_a_run_has_ended_and_completed_only_when_flower_says_so(
     found = control.status(5)
     assert found == RunStatus(text)
     assert (found.ended, found.completed) == (ended, completed)
+
+
+def test_one_process_runs_all_commands(flwr: Flwr, control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = json.dumps({"success": True, "runs": [{"run-id": "5", "status": "running"}]})
+    flwr.answers('{"success": true, "run-id": "5"}', running, running)
+    assert control.start(Path("/app"), {}) == 5
+    monkeypatch.setattr(control_module, "_CONSOLE", ("no such program",))
+    assert [control.status(5).text for _ in range(2)] == ["running"] * 2
+    assert [command[0] for command in flwr.commands()] == ["run", "list", "list"]
+
+
+def test_a_folder_called_like_the_connection_is_not_taken_for_an_app(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkout of this very repository beside the operator's files is such a folder."""
+    (tmp_path / "fheval").mkdir()
+    (tmp_path / "fheval" / "pyproject.toml").write_text("[project]\nname = 'something'\n")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "birch.pub").write_text("no key")
+    with closing(Control(State.at(tmp_path / "state"), 1)) as control, pytest.raises(TransportError) as refused:
+        list(control.register([Path("birch.pub")]))
+    assert "pyproject" not in str(refused.value)
+    assert "app" not in str(refused.value).lower()
 
 
 def test_a_failure_with_exit_status_0_is_a_failure(flwr: Flwr, control: Control) -> None:

@@ -50,6 +50,9 @@ class FakeControl:
     def stop(self, run: int) -> None:
         self.stopped.append(run)
 
+    def close(self) -> None:
+        pass
+
 
 @pytest.fixture
 def state(tmp_path: Path) -> State:

@@ -85,4 +85,4 @@ def up(
         check_private_directory(state)
         home = private_subdirectory(state / "flwr")
         node = SuperNode(key=files.key, authority=files.authority, vault=vault, superlink=address, home=home)
-        run_supernode(node, typer.echo)
+        run_supernode(node, say_with_time)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from fheval.errors import ConfigError, TransportError
 from fheval.flower import console
@@ -45,7 +50,8 @@ class Control:
     """Speaks to the SuperLink of a state directory, on loopback."""
 
     def __init__(self, state: State, port: int) -> None:
-        self._environment = flower_environment(state.flower_home)
+        self._home = state.flower_home
+        self._console: _Console | None = None
         config = (
             f'[superlink]\ndefault = "{_CONNECTION}"\n\n[superlink.{_CONNECTION}]\naddress = "{LOOPBACK}:{port}"\n'
             f"root-certificates = {json.dumps(str(state.inside_authority))}\n"
@@ -54,7 +60,7 @@ class Control:
 
     def register(self, keys: Sequence[Path]) -> Iterator[int]:
         """Register SuperNodes' public keys; yields the number of each, up to the first that is refused."""
-        answers = self._ask_all([["supernode", "register", str(key), _CONNECTION] for key in keys])
+        answers = self._ask_all([["supernode", "register", str(key.absolute()), _CONNECTION] for key in keys])
         try:
             for answer in answers:
                 yield int(answer["node-id"])
@@ -87,23 +93,75 @@ class Control:
         return answer
 
     def _ask_all(self, commands: Sequence[Sequence[str]]) -> Iterator[dict[str, Any]]:
-        lines = "".join(json.dumps([*command, "--format", "json"]) + "\n" for command in commands)
+        if self._console is None:
+            self._console = _Console(self._home)
         try:
-            done = subprocess.run(  # noqa: S603 (this very Python, with a module of ours)
-                _CONSOLE,
-                input=lines.encode(),
-                env=self._environment,
-                capture_output=True,
-                timeout=_COMMAND_SECONDS * (1 + len(commands) / _COMMANDS_IN_A_BATCH),
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise TransportError(f"flwr {commands[0][0]} gave no answer in time. Try again.") from None
-        *printed, _ = done.stdout.decode(errors="replace").split(console.END)
-        if len(printed) != len(commands):
-            last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-            raise TransportError(f"flwr {commands[0][0]} failed: {' '.join(last) or 'no output'}. Try again.")
+            printed = self._console.run(commands)
+        except TransportError:
+            self.close()
+            raise
         return map(_answer, (command[0] for command in commands), printed)
+
+    def close(self) -> None:
+        """End the process that runs the commands, if there is one; the next command starts another."""
+        if self._console is not None:
+            self._console.close()
+            self._console = None
+
+
+class _Console:
+    """One process for all commands: each by itself would load much of Flower before it does anything, for seconds.
+
+    It works in Flower's own directory: a folder in the operator's that is called like the connection, and has a
+    pyproject.toml, would be taken for an app.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `close`)
+        self._process = subprocess.Popen(  # noqa: S603 (this very Python, with a module of ours)
+            _CONSOLE,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._words,
+            env=flower_environment(home),
+            cwd=home,
+        )
+        self._input, self._output = cast(IO[bytes], self._process.stdin), cast(IO[bytes], self._process.stdout)
+
+    def run(self, commands: Sequence[Sequence[str]]) -> list[str]:
+        """What each command prints."""
+        lines = "".join(json.dumps([*command, "--format", "json"]) + "\n" for command in commands)
+        deadline = time.monotonic() + _COMMAND_SECONDS * (1 + len(commands) / _COMMANDS_IN_A_BATCH)
+        with suppress(BrokenPipeError):  # it has ended, and its last word says why
+            self._input.write(lines.encode())
+            self._input.flush()
+        printed = b""
+        while printed.count(console.END.encode()) < len(commands):
+            part = self._read(deadline)
+            if part is None:
+                raise TransportError(f"flwr {commands[0][0]} gave no answer in time. Try again.")
+            if not part:
+                raise TransportError(f"flwr {commands[0][0]} failed: {self._last_word()}. Try again.")
+            printed += part
+        return printed.decode(errors="replace").split(console.END)[:-1]
+
+    def _read(self, deadline: float) -> bytes | None:
+        """What it has printed; nothing where it has ended, None where it says nothing in time."""
+        ready, _, _ = select.select([self._output], [], [], max(deadline - time.monotonic(), 0))
+        return os.read(self._output.fileno(), 1 << 16) if ready else None
+
+    def _last_word(self) -> str:
+        self._process.wait()
+        self._words.seek(0)
+        return " ".join(self._words.read().decode(errors="replace").strip().splitlines()[-1:]) or "no output"
+
+    def close(self) -> None:
+        for pipe in (self._input, self._output):
+            with suppress(BrokenPipeError):
+                pipe.close()
+        self._process.kill()
+        self._process.wait()
+        self._words.close()
 
 
 def _answer(command: str, printed: str) -> dict[str, Any]:

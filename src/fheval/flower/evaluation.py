@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from fheval.aggregator.conductor import DEFAULT_ATTEMPTS
@@ -20,8 +20,8 @@ APP = Path(__file__).with_name("app")
 
 _ORDER_NAME_BYTES = 16
 _LOOK_EVERY = 0.3
-# Asking for a run's status starts a process that is busy for seconds.
-_ASK_EVERY = 20.0
+# Whether a run has ended without a word.
+_ASK_EVERY = 5.0
 # From the outcome to the end of the run, and for starting the app: processes that load much.
 _SLACK = 180.0
 # Set-up, submit, pads, result (asked twice at most) and broadcast; two to void what has failed.
@@ -33,9 +33,8 @@ def evaluate(state: State, order: Order) -> Summary:
     running = state.read_running()
     if running.kit != order.kit:
         raise ConfigError(f"The aggregator in {state.directory} was started with another kit. Use --kit {running.kit}")
-    control = Control(state, running.port)
     name = SystemRandomness().draw(_ORDER_NAME_BYTES).hex()
-    with interrupted_by_sigterm():
+    with interrupted_by_sigterm(), closing(Control(state, running.port)) as control:
         place_order(state, name, order)
         try:
             run = control.start(APP, {"order": name})

@@ -66,12 +66,17 @@ def descendants(pid: int) -> Iterator[Process]:
 
 
 class Child:
-    """A program that runs until it ends or is stopped; what it prints goes to our standard error."""
+    """A program that runs until it ends or is stopped; what it prints goes to `output`, or our standard error."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], output: int = _STANDARD_ERROR) -> None:
         # A session of its own: a Ctrl-C in the terminal reaches us alone, and we end it in order.
         self._process = subprocess.Popen(  # noqa: S603 (the program is one of Flower's own, found by its full path)
-            command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=_STANDARD_ERROR, start_new_session=True
+            command,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
         )
         self._family: list[Process] = []
         self.pid = self._process.pid

@@ -8,6 +8,7 @@ import ssl
 import time
 import urllib.request
 from collections.abc import Callable
+from contextlib import closing
 from datetime import datetime
 from threading import Event
 
@@ -32,7 +33,8 @@ def run_aggregator(
     inside = free_port(LOOPBACK)
     with told_to_stop() as told, state.held(), reserved(host, port) as outside, _start(state, inside, now=now) as child:
         _wait_until_healthy(child, state, inside, told)
-        register_members(kit, state, Control(state, inside), told)
+        with closing(Control(state, inside)) as control:
+            register_members(kit, state, control, told)
         if told.is_set():
             return
         state.write_running(Running(pid=os.getpid(), port=inside, kit=str(kit.directory.absolute())))

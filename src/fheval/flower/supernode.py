@@ -13,11 +13,14 @@ from fheval.errors import ConfigError, TransportError
 from fheval.flower import VAULT_SOCKET
 from fheval.flower.environment import flower_environment, flower_program
 from fheval.flower.processes import Child, free_port, told_to_stop
+from fheval.flower.retold import retelling
 from fheval.flower.state import LOOPBACK
+from fheval.party.listening import answers
 
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):[0-9]{1,5}")
 
 _LOOK_EVERY = 0.2
+_LOOK_AT_VAULT_EVERY = 5.0
 # SuperLink takes a SuperNode that has died without a word for online for a minute, and lets no other take its place.
 _TRY_AGAIN_FOR = 150.0
 _TRY_EVERY = 10.0
@@ -55,26 +58,36 @@ def run_supernode(node: SuperNode, say: Callable[[str], None]) -> None:
         while not told.is_set():
             say(f"The SuperNode connects to {node.superlink} and relays to {node.vault}.")
             started = time.monotonic()
-            status = _run_once(node, told)
+            status = _run_once(node, told, say)
             if time.monotonic() - started > _STEADY:
                 give_up = time.monotonic() + _TRY_AGAIN_FOR
             if status is None:
                 return
             if time.monotonic() > give_up:
                 raise TransportError(
-                    f"The SuperNode ended again and again, with status {status}. Its output says why; the aggregator "
-                    "must be up, with a policy that lists this member and its SuperNode key."
+                    f"The SuperNode ended again and again, with status {status}. {node.home / 'supernode.log'} says why; "
+                    "the aggregator must be up, with a policy that lists this member and its SuperNode key."
                 )
             say(f"The SuperNode ended with status {status}. It is started again in {_TRY_EVERY:.0f} s.")
             told.wait(_TRY_EVERY)
 
 
-def _run_once(node: SuperNode, told: Event) -> int | None:
+def _run_once(node: SuperNode, told: Event, say: Callable[[str], None]) -> int | None:
     """Run it until it ends, and return its exit status; None when we were told to stop it."""
-    with Child(node.command(), flower_environment(node.home)) as child:
+    log = node.home / "supernode.log"
+    look_again, answering = 0.0, True
+    with (
+        retelling(log, node.superlink, say) as output,
+        Child(node.command(), flower_environment(node.home), output) as child,
+    ):
         while not told.wait(_LOOK_EVERY):
             if (status := child.status()) is not None:
                 return status
+            if time.monotonic() >= look_again:
+                look_again, before = time.monotonic() + _LOOK_AT_VAULT_EVERY, answering
+                answering = answers(node.vault)
+                if answering != before:
+                    say("The vault answers." if answering else f"No vault answers on {node.vault}. Start it.")
         return None
 
 
