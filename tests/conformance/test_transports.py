@@ -107,7 +107,8 @@ def test_a_round_gives_everybody_the_pooled_auc(joined: Carrier, trial: Trial, p
     assert report.confirmed == NAMES
     for name in NAMES:
         assert trial.released(name) == pytest.approx(trial.pooled(), abs=1e-3)
-    assert seen == ["setup", "submit", "pads", "result", "broadcast"]
+    assert seen[0] == "setup"
+    assert seen[-4:] == ["submit", "pads", "result", "broadcast"]
 
 
 def test_a_round_goes_on_without_who_is_away(joined: Carrier, trial: Trial) -> None:

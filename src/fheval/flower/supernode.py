@@ -65,7 +65,7 @@ def run_supernode(node: SuperNode, say: Callable[[str], None]) -> None:
                 return
             if time.monotonic() > give_up:
                 raise TransportError(
-                    f"The SuperNode ended again and again, with status {status}. {node.home / 'supernode.log'} says why; "
+                    f"The SuperNode ended again and again, with status {status}. {node.home}/supernode.log says why; "
                     "the aggregator must be up, with a policy that lists this member and its SuperNode key."
                 )
             say(f"The SuperNode ended with status {status}. It is started again in {_TRY_EVERY:.0f} s.")
