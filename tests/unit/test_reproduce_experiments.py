@@ -5,10 +5,12 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from fheval.secrets import Secret, derive
 from fheval_lab.clear import ClearEngine
-from fheval_lab.reproduce import accuracy, communication, divisions, figures, printed, security
+from fheval_lab.reproduce import accuracy, communication, divisions, figures, noise, printed, security
 from fheval_lab.reproduce.cells import Workbench
 from fheval_lab.reproduce.communication import Traffic
 from fheval_lab.reproduce.data_sets import PRINTED, DataSet, Name, data_sets
@@ -144,3 +146,60 @@ def test_every_experiment_can_be_planned_without_any_data(tmp_path: Path) -> Non
 def test_the_figures_measure_every_protocol_at_every_point(tmp_path: Path) -> None:
     names = {cell.name for cell in figures.plan_points(Workbench(tmp_path, ENGINE)).cells}
     assert {f"time {p} M=15 N={n} clear" for p in accuracy.PROTOCOLS for n in figures.POINTS} == names
+
+
+# Noisy curves
+
+OPENDP = pytest.mark.skipif(find_spec("opendp") is None, reason="opendp is not installed: fheval-lab[baselines]")
+
+
+def errors_of(name: Name, size: int, epsilon: int, runs: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    monkeypatch.setattr(noise, "RUNS", runs)
+    # A fixed stream, so that no test fails by chance.
+    rows = noise.beside(published(name, size), epsilon, ENGINE, derive(Secret(bytes(32)), "test", name, size, epsilon))
+    return {row.column.removesuffix(f"-error-epsilon-{epsilon}"): row.value or 0.0 for row in rows[1:]}
+
+
+@OPENDP
+def test_a_noisy_curve_stands_beside_dpauc_and_a_curator(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RUNS", "DPAUC_RUNS"):
+        monkeypatch.setattr(noise, name, 3)
+    mine, *errors = noise.beside(published("celeba", 100), 8, ENGINE, derive(Secret(bytes(32)), "test"))
+    assert (mine.column, mine.parties, mine.note) == ("noisy-curve-epsilon-8", 15, "printed: DPAUC at 25 points")
+    assert (mine.printed, mine.printed_std) == (-0.97248, 28.83271)
+    assert mine.value == pytest.approx(0.8916, abs=0.02)
+    values = {row.column: row.value or 0.0 for row in errors}
+    assert list(values) == [f"{who}-error-epsilon-8" for who in ("noisy-curve", "curator", "dpauc")]
+    assert values["dpauc-error-epsilon-8"] > 5 * values["noisy-curve-error-epsilon-8"]
+
+
+@OPENDP
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "size"), [("celeba", 1000), ("celeba", 10_000), ("celeba", 100_000), ("criteo", 1000), ("criteo", 10_000)]
+)
+def test_noisy_curves_at_epsilon_one(name: Name, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = errors_of(name, size, 1, 50, monkeypatch)
+    assert found["dpauc"] > 5 * found["noisy-curve"]
+    if size == 100_000:
+        assert found["noisy-curve"] < 0.0005
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("celeba", 100),
+        ("celeba", 1000),
+        ("celeba", 10_000),
+        ("celeba", 100_000),
+        ("criteo", 100),
+        ("criteo", 1000),
+        ("criteo", 10_000),
+    ],
+)
+def test_no_noisy_curve_errs_much_more_than_a_curator(name: Name, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eleven shares are a curator's noise, and fifteen parties add √(15/11) = 1.17 times as much."""
+    monkeypatch.setattr(noise, "dpauc_aucs", lambda *_: np.zeros(1))
+    found = errors_of(name, size, 1, 400, monkeypatch)
+    assert found["noisy-curve"] < 1.5 * found["curator"]

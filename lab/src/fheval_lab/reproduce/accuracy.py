@@ -1,4 +1,4 @@
-"""Tables 1 and 2: the AUC of each data set by our protocols, the libraries, DPAUC and MPC."""
+"""Tables 1 and 2: the AUC of each data set by our protocols, the libraries, DPAUC, noisy curves and MPC."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from fheval.protocols import padded, padded_verified, paper_malicious, paper_sem
 from fheval_lab.baselines.dpauc import ESTIMATORS, Estimator, aggregator_add, laplace_mechanism, party_statistics
 from fheval_lab.baselines.mpc import mpc_auc
 from fheval_lab.baselines.pooled import keras_auc, sklearn_auc, tensorflow_auc
+from fheval_lab.reproduce import noise
 from fheval_lab.reproduce.cells import Cell, Plan, Workbench
 from fheval_lab.reproduce.data_sets import DataSet, Name, present_and_missing
 from fheval_lab.reproduce.printed import PARTIES, REPETITIONS
@@ -54,6 +55,8 @@ def _cells(data: DataSet, engine: Engine) -> Iterator[Cell]:
             yield cell(f"N={points} {protocol} {engine.name}", weight, partial(ours, data, points, protocol, engine))
         for epsilon in EPSILONS:
             yield cell(f"N={points} dpauc epsilon={epsilon}", 4.0, partial(under_noise, data, points, epsilon))
+    for epsilon in EPSILONS:
+        yield cell(f"noisy curve epsilon={epsilon} {engine.name}", 10.0, partial(noise.beside, data, epsilon, engine))
     if data.size <= MPC_LARGEST:
         yield cell("mpc", 5.0 if data.size < MPC_LARGEST else 25.0, partial(by_mpc, data))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from fheval.drawing.markup import Content, Element, element
 from fheval.protocols import padded_verified, paper_malicious
-from fheval_lab.reproduce import numbers
+from fheval_lab.reproduce import noise, numbers
 from fheval_lab.reproduce.accuracy import DPAUC_COLUMNS, EPSILONS, PROTOCOLS, ROUNDED
 from fheval_lab.reproduce.rows import Row
 from fheval_lab.reproduce.run import Reproduction
@@ -26,7 +26,7 @@ def accuracy(outcome: Reproduction) -> Content:
         (row.size, None if row.column in _LIBRARIES else row.decision_points, row.column): row for row in outcome.rows
     }
     notes = element("ul", [element("li", note) for note in _notes(outcome)])
-    return [_summary(outcome), _truth(index), _ours(index), _noisy(index), notes]
+    return [_summary(outcome), _truth(index), _ours(index), _noisy(index), _noisy_curves(outcome.rows), notes]
 
 
 def _summary(outcome: Reproduction) -> Element:
@@ -86,6 +86,36 @@ def _noisy(index: Index) -> Content:
     if not rows:
         return None
     caption = "DPAUC: mean and standard deviation over 100 repetitions, printed below ours."
+    return numbers.table(headings, rows, caption=caption)
+
+
+def _noisy_curves(found: Sequence[Row]) -> Content:
+    """Noisy curves beside a trusted curator and DPAUC: a line for each size and ε."""
+    known = {(row.size, row.column): row for row in found}
+
+    def error(size: int, name: str, epsilon: int) -> str:
+        row = known[size, f"{name}-error-epsilon-{epsilon}"]
+        return numbers.NOTHING if row.value is None else f"{row.value:.2g}"
+
+    rows: list[list[Content]] = []
+    for size in sorted({row.size for row in found if row.size}):
+        for epsilon in EPSILONS:
+            mine = known.get((size, f"noisy-curve-epsilon-{epsilon}"))
+            if mine is None:
+                continue
+            shown = numbers.beside(
+                numbers.with_deviation(mine.value, mine.std),
+                f"DPAUC, printed {numbers.with_deviation(mine.printed, mine.printed_std)}",
+            )
+            errors = [error(size, name, epsilon) for name in ("noisy-curve", "curator", "dpauc")]
+            rows.append([f"{size:,}", f"{epsilon}", str(mine.decision_points), shown, *errors])
+    if not rows:
+        return None
+    caption = (
+        f"Noisy curves of 15 parties, of which {noise.MINIMUM_COHORT} must be there and one may be curious: the AUC, "
+        "and its median error beside that of a trusted curator with the same bins, and of DPAUC in its best setting."
+    )
+    headings = ["samples", "ε", "N", "noisy curve", "its error", "curator's error", "DPAUC's error"]
     return numbers.table(headings, rows, caption=caption)
 
 
