@@ -93,18 +93,22 @@ def conduct(
     """
     present = tuple(members)
     failed_leaders: set[str] = set()
+    wanted = 1 if study.release != "ratios" else PROTOCOLS[study.protocol].keepers_wanted(study.options)
     made: list[Attempt] = []
     for _ in range(attempts):
         _require_cohort(study, policy, present, made)
         parties = _together(present, earlier, study.minimum_cohort)
-        leaders = _leaders(study.may_lead(parties), parties, earlier, failed_leaders)
-        if not leaders:
+        leaders = _leaders(study.may_lead(parties), parties, earlier, failed_leaders if wanted == 1 else set())
+        if len(leaders) < wanted:
             raise CohortTooSmall(
-                f"Of those who may lead, {', '.join(study.leaders)}, none is there. Wait for one of them."
+                f"Of those who may lead, {', '.join(study.leaders or parties)}, {len(leaders) or 'none'} "
+                f"{'is' if len(leaders) < 2 else 'are'} there, and it takes {wanted}. Wait for more of them."
             )
         # Whoever made the keys alone can lead rounds under them.
         made_by = keys.epoch.leader if keys is not None else None
         leader = made_by if made_by in leaders else leaders[integer_below(rng, len(leaders))]
+        if wanted > 1:
+            parties, leader = _with_committee(study, parties, leaders, wanted)
         round_ = study.round(study.call(rng, engine=engine.name, parties=parties, leader=leader))
         protocol = PROTOCOLS[study.protocol].of_round(round_)
         reused = keys if keys is not None and keys.suit(protocol, round_) else None
@@ -119,7 +123,7 @@ def conduct(
             _note(owed, attempt)
             made.append(Attempt(round=round_.id, leader=leader, parties=parties, failure=str(failed), void=void))
             # Keys of an earlier round may have expired, which is nobody's fault.
-            blamed = frozenset[str]() if reused and failed.stage is Stage.SUBMIT else failed.without
+            blamed = frozenset[str]() if reused and failed.stage in (Stage.OFFER, Stage.SUBMIT) else failed.without
             present = tuple(name for name in present if name not in blamed)
             failed_leaders = {leader}
             continue
@@ -171,6 +175,14 @@ def _leaders(
     known = [name for name in may_lead if all(name in other for other in earlier if set(other).intersection(parties))]
     leaders = known or list(may_lead)
     return [name for name in leaders if name not in failed] or leaders
+
+
+def _with_committee(
+    study: Study, parties: tuple[str, ...], members: Sequence[str], wanted: int
+) -> tuple[tuple[str, ...], str]:
+    """The parties, with the committee before all others, as the study names its members; and the first of them."""
+    chosen = [name for name in study.leaders or members if name in members][:wanted]
+    return (*chosen, *(name for name in parties if name not in chosen)), chosen[0]
 
 
 def _require_cohort(study: Study, policy: Policy, parties: tuple[str, ...], made: Sequence[Attempt]) -> None:

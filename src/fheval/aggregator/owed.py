@@ -31,7 +31,8 @@ _WRITING = Lock()
 class Owed(msgspec.Struct, kw_only=True):
     """What is owed of one round: requests of `stage`, by member.
 
-    Where that is `void`, `openers` must all have signed, and then those who `uploaded` are told.
+    Where that is `void`, `openers` must all have signed, or one of them where that is enough, and then those who
+    `uploaded` are told.
     """
 
     round: str
@@ -41,6 +42,7 @@ class Owed(msgspec.Struct, kw_only=True):
     openers: tuple[str, ...] = ()
     uploaded: tuple[str, ...] = ()
     signed: dict[str, bytes] = {}
+    one_is_enough: bool = False
 
     def settle(self, member: str, reply: bytes) -> None:
         """Note that a member has answered; a refusal is no answer, and may be for want of room on its disk.
@@ -48,7 +50,8 @@ class Owed(msgspec.Struct, kw_only=True):
         But whoever refuses to hear that a round is void has never uploaded for it.
         """
         try:
-            read_reply(reply, member)
+            if read_reply(reply, member).stage is not self.stage:
+                return
         except RemoteProtocolError:
             if self.stage is Stage.VOIDED:
                 self.requests.pop(member, None)
@@ -56,11 +59,13 @@ class Owed(msgspec.Struct, kw_only=True):
         self.requests.pop(member, None)
         if self.stage is Stage.VOID:
             self.signed[member] = reply
-            if set(self.openers) == set(self.signed):
+            if self.one_is_enough or set(self.openers) == set(self.signed):
                 self._tell_uploaders()
 
     def _tell_uploaders(self) -> None:
-        proofs = tuple(RoundContext.proof(read_reply(self.signed[name], name)) for name in self.openers)
+        proofs = tuple(
+            RoundContext.proof(read_reply(self.signed[name], name)) for name in self.openers if name in self.signed
+        )
         told = request(Stage.VOIDED, Voided(round=self.round, proofs=proofs))
         self.stage, self.requests = Stage.VOIDED, dict.fromkeys(self.uploaded, told)
 

@@ -16,6 +16,7 @@ from fheval.evaluation.finished import Finished
 from fheval.party.context import RoundContext
 from fheval.party.messages import (
     CHALLENGE_BYTES,
+    Bundles,
     Epoch,
     Hello,
     KeySetUp,
@@ -54,7 +55,10 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochKeys:
-    """What the aggregator keeps of a set-up; nothing in it opens anything. Later rounds may use it again."""
+    """What the aggregator keeps of a set-up; nothing in it opens anything. Later rounds may use it again.
+
+    Of a committee `publics` and `boxes` have every member's, and `bundles` what all of them sealed for a party.
+    """
 
     epoch: Epoch
     parties: tuple[str, ...]
@@ -64,6 +68,12 @@ class EpochKeys:
     public: PublicSetup = field(repr=False)
     box: bytes = field(repr=False)
     bundles: Mapping[str, bytes] = field(repr=False)
+    publics: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    boxes: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+
+    def box_of(self, party: str) -> bytes:
+        """The FHE secret keys in the box that a party has the key to: the leader's or, of a committee, its own."""
+        return self.boxes.get(party, self.box if party in self.openers else b"")
 
     def suit(self, protocol: Protocol, round_: Round) -> bool:
         """Whether a round can use these keys: its leader must have made them, and the same parties may open."""
@@ -160,9 +170,9 @@ class RoundInPlay:
                 self.owed = self._still_owed(exchange, done.value)
                 return done.value, keys
             except RoundFailed as failed:
-                told = self._complaints.get(self.round.leader)
-                if told is not None and self.round.leader in failed.without and failed.stage is not Stage.SUBMIT:
-                    raise RoundFailed(f"{failed} {told}", failed.stage, failed.without) from failed
+                told = [self._complaints[name] for name in sorted(failed.without) if name in self._complaints]
+                if told and failed.stage is not Stage.SUBMIT:
+                    raise RoundFailed(f"{failed} {' '.join(told)}", failed.stage, failed.without) from failed
                 raise
             finally:
                 self.roster = tuple(aggregator.roster)
@@ -178,36 +188,54 @@ class RoundInPlay:
             )
 
     def set_up(self) -> Step:
-        leader = self.round.leader
-        replies = yield self._requests(Stage.SETUP, {leader: SetUp(call=self.call)})
-        try:
-            body = self.context.open_reply(replies[leader], leader, Stage.SETUP).body
-            made = wire.decode(body, KeySetUp, sender=leader)
-        except KeyError:
-            raise self._leader_failed("It did not answer at stage setup.") from None
-        except RemoteProtocolError as error:
-            raise self._leader_failed(str(error)) from error
-        if set(made.bundles) != set(self.round.parties):
-            raise self._leader_failed("Its set-up leaves parties out.")
+        keepers = self.protocol.keepers(self.round)
+        replies = yield self._requests(Stage.SETUP, dict.fromkeys(keepers, SetUp(call=self.call)))
+        made = {keeper: self._made(keeper, replies) for keeper in keepers}
+        alone = len(keepers) == 1
+        leaders = made[self.round.leader]
+        bundles = {
+            party: wire.encode(Bundles(bundles=tuple(each.bundles[party] for each in made.values())))
+            for party in self.round.parties
+        }
         return EpochKeys(
             epoch=self.context.epoch,
             parties=self.round.parties,
             engine=self.round.engine,
             openers=_openers(self.protocol, self.round),
             parameters=tuple(self.protocol.parameter_sets(self.round)),
-            public=made.public,
-            box=bytes(made.box),
-            bundles=made.bundles,
+            public=leaders.public,
+            box=bytes(leaders.box),
+            bundles=leaders.bundles if alone else bundles,
+            publics={} if alone else {keeper: wire.encode(each.public) for keeper, each in made.items()},
+            boxes={} if alone else {keeper: bytes(each.box) for keeper, each in made.items()},
         )
 
+    def _made(self, keeper: str, replies: Replies) -> KeySetUp:
+        """What a keeper answered at `setup`."""
+        try:
+            made = wire.decode(
+                bytes(self.context.open_reply(replies[keeper], keeper, Stage.SETUP).body), KeySetUp, sender=keeper
+            )
+        except KeyError:
+            raise self._keeper_failed(keeper, "It did not answer at stage setup.") from None
+        except RemoteProtocolError as error:
+            raise self._keeper_failed(keeper, str(error)) from error
+        if set(made.bundles) != set(self.round.parties):
+            raise self._keeper_failed(keeper, "Its set-up leaves parties out.")
+        return made
+
     def find_members(self, aggregator: Aggregator) -> Step:
-        """Who is there, before anybody uploads and spends a release; too few, or without the leader, end the round."""
+        """Who is there, before anybody uploads and spends a release; too few, or without a keeper, end the round."""
         hello = Hello(challenge=self.rng.draw(CHALLENGE_BYTES.start))
         replies = yield self._requests(Stage.HELLO, dict.fromkeys(self.round.parties, hello))
         there = [party for party in self.round.parties if party in replies]
         missing = frozenset(self.round.parties).difference(there)
-        if self.round.leader in missing:
-            raise self._leader_failed("It did not answer at stage hello.")
+        lost = missing.intersection(self.protocol.keepers(self.round))
+        if lost:
+            names = " and ".join(sorted(lost))
+            raise RoundFailed(
+                f"the {self.protocol.keeper} {names} failed. It did not answer at stage hello.", Stage.SETUP, lost
+            )
         if missing and (len(there) < self.round.minimum_cohort or aggregator.indispensable is Asked.EVERYONE):
             raise RoundFailed(f"no answer came from {', '.join(sorted(missing))}.", Stage.HELLO, missing)
         self._require_apart(there, Stage.HELLO)
@@ -245,6 +273,7 @@ class RoundInPlay:
         if not self._asked:
             return True
         openers = self.protocol.openers(self.round)
+        there = [name for name in openers if name not in self._silent]
         asked = self._requests(Stage.VOID, dict.fromkeys(openers, Void(call=self.call, epoch=self.context.epoch)))
         owed = Owed(
             round=self.round.id,
@@ -253,9 +282,11 @@ class RoundInPlay:
             since=time.time(),
             openers=openers,
             uploaded=tuple(sorted(self._asked)),
+            one_is_enough=self.protocol.one_voids,
         )
-        if not self._silent.intersection(openers):
-            for name, reply in (yield asked).items():
+        if there and (self.protocol.one_voids or len(there) == len(openers)):
+            now = replace(asked, requests={name: asked.requests[name] for name in there})
+            for name, reply in (yield now).items():
                 owed.settle(name, reply)
         self.owed = owed
         if owed.stage is Stage.VOID:
@@ -267,8 +298,9 @@ class RoundInPlay:
 
     def _exchange(self, ask: Ask, aggregator: Aggregator, keys: EpochKeys, there: Collection[str]) -> Exchange:
         """What the protocol asks, in the words that vaults expect: with keys, proofs, and the answer for checkers."""
-        if ask.stage is Stage.SUBMIT:
-            self._asked = frozenset(there)
+        if ask.stage in (Stage.OFFER, Stage.SUBMIT):
+            if ask.stage is Stage.SUBMIT:
+                self._asked = frozenset(there)
             return self._requests(
                 ask.stage,
                 {
@@ -276,7 +308,7 @@ class RoundInPlay:
                         call=self.call,
                         epoch=keys.epoch,
                         bundle=keys.bundles[party],
-                        box=keys.box if party in keys.openers else b"",
+                        box=keys.box_of(party),
                     )
                     for party in ask.bodies
                     if party in there
@@ -291,18 +323,23 @@ class RoundInPlay:
             checks = ask.stage is Stage.BROADCAST and party in self.round.checkers and party != self.round.leader
             if (body, checks) not in shown:
                 answer = self._answer if checks else None
-                shown[body, checks] = Relay(round=self.round.id, body=body, proofs=proofs, shown=answer)
+                publics = keys.publics if ask.stage is Stage.PADS else {}
+                shown[body, checks] = Relay(
+                    round=self.round.id, body=body, proofs=proofs, shown=answer, publics=dict(publics)
+                )
             messages[party] = shown[body, checks]
         asked = self._requests(ask.stage, messages)
         # Who opens last is asked last, and is owed the outcome; whoever is asked before is needed for it.
         return replace(asked, needed=ask.stage.whole is not self.protocol.steps[-1].stage)
 
     def _cited(self, stage: Stage, aggregator: Aggregator) -> tuple[Proof, ...]:
-        cited = self.protocol.step(stage).cites
-        if cited is None:
-            return ()
-        authors = aggregator.roster if cited is Stage.SUBMIT else [self.round.leader]
-        return tuple(self._proofs[cited, party] for party in authors)
+        proofs: list[Proof] = []
+        for cited in self.protocol.step(stage).cited:
+            keepers = self.protocol.keepers(self.round)
+            authors = aggregator.roster if cited is Stage.SUBMIT else keepers
+            parts = cited.parts[: self.protocol.parts_of(self.round, cited)] if cited is not Stage.RESULT else (cited,)
+            proofs += [self._proofs[part, party] for part in parts for party in authors]
+        return tuple(proofs)
 
     def _opened(self, stage: Stage, replies: Replies) -> Iterator[tuple[str, bytes]]:
         """The replies that their members have signed for this stage, without the envelope."""
@@ -314,12 +351,14 @@ class RoundInPlay:
             except RemoteProtocolError as error:
                 self._complaints[party] = str(error)
                 continue
-            self._proofs[stage, party] = self.context.proof(reply)
+            self._proofs[stage, party] = self.context.proof_of(reply)
             yield party, bytes(reply.body)
 
     def _leader_failed(self, why: str) -> RoundFailed:
-        leader = self.round.leader
-        return RoundFailed(f"the leader {leader} failed. {why}", Stage.SETUP, frozenset({leader}))
+        return self._keeper_failed(self.round.leader, why)
+
+    def _keeper_failed(self, keeper: str, why: str) -> RoundFailed:
+        return RoundFailed(f"the {self.protocol.keeper} {keeper} failed. {why}", Stage.SETUP, frozenset({keeper}))
 
     def _requests(self, stage: Stage, messages: Mapping[str, Message]) -> Exchange:
         """The requests of one stage; equal messages are encoded once."""

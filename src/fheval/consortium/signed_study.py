@@ -77,6 +77,7 @@ def check_study(study: Study, policy: Policy) -> None:
     for name in (*study.checkers, *study.leaders):
         if name not in names:
             raise ConfigError(f"The study names {name}, which is no member. Name members as checkers and leaders.")
+    PROTOCOLS[study.protocol].require_named(study.leaders, study.options)
     call = study.call(SystemRandomness(), engine="", parties=names, leader=study.may_lead(names)[0])
     try:
         require_playable(study, study.round(call))

@@ -11,7 +11,7 @@ from fheval.consortium import Identity, MemberRecord, Roster, sign, verify
 from fheval.errors import RemoteProtocolError
 from fheval.party.messages import REFUSAL, Epoch, Proof, Reply, binding
 from fheval.protocols import PROTOCOLS, Protocol
-from fheval.protocols.base import Answer, Receipt, Stage
+from fheval.protocols.base import Answer, Receipt, Stage, Step
 from fheval.protocols.round import AGGREGATOR, NONCE_BYTES, Round
 
 
@@ -47,7 +47,7 @@ class RoundContext:
             round_id=self.binding,
             stage=stage.value,
             roster_hash=self.roster_hash,
-            payload=_payload(sha256(content).digest(), answer.nonce),
+            payload=_payload(self.protocol.digest(stage, content), answer.nonce),
         )
         return wire.encode(
             Reply(
@@ -69,13 +69,19 @@ class RoundContext:
                 step=stage.value,
                 culprit=sender,
             )
-        self._check(sender, stage, _payload(sha256(reply.body).digest(), reply.nonce), reply.signature)
+        digest = self.protocol.digest(stage, reply.body)
+        self._check(sender, stage, _payload(digest, reply.nonce), reply.signature)
         return reply
 
     @staticmethod
     def proof(reply: Reply) -> Proof:
-        """Aggregator: what it shows to others of a reply."""
+        """Aggregator: what it shows to others of a reply that is signed as a whole."""
         digest = sha256(reply.body).digest()
+        return Proof(party=reply.sender, digest=digest, nonce=reply.nonce, signature=reply.signature)
+
+    def proof_of(self, reply: Reply) -> Proof:
+        """The same of any stage of the protocol."""
+        digest = self.protocol.digest(reply.stage, reply.body)
         return Proof(party=reply.sender, digest=digest, nonce=reply.nonce, signature=reply.signature)
 
     def check_uploads(self, proofs: Sequence[Proof]) -> dict[str, bytes]:
@@ -89,6 +95,36 @@ class RoundContext:
             self._check(proof.party, Stage.SUBMIT, _payload(proof.digest, proof.nonce), proof.signature)
         return {proof.party: proof.nonce for proof in proofs}
 
+    def cited(self, step: Step, proofs: Sequence[Proof]) -> tuple[Sequence[Proof], list[tuple[Stage, Proof]]]:
+        """The proofs of uploads, and those of what the members of a committee answered, each with its stage."""
+        keepers = self.protocol.keepers(self.round)
+        stages = [
+            part
+            for stage in step.cited
+            if stage not in (Stage.SUBMIT, Stage.RESULT)
+            for part in stage.parts[: self.protocol.parts_of(self.round, stage)]
+        ]
+        expected = [(stage, keeper) for stage in stages for keeper in keepers]
+        uploads = proofs[: len(proofs) - len(expected)]
+        others = proofs[len(uploads) :]
+        if [proof.party for proof in others] != [keeper for _, keeper in expected]:
+            raise RemoteProtocolError(
+                "What the committee answered came without its members' signatures. The round was aborted.",
+                step=step.stage.value,
+                culprit=AGGREGATOR,
+            )
+        return uploads, [(stage, proof) for (stage, _), proof in zip(expected, others, strict=True)]
+
+    def check_cited(self, cited: Sequence[tuple[Stage, Proof]]) -> dict[tuple[Stage, str], bytes]:
+        """Vault: the digests of what members have answered, each of which it must have signed."""
+        for stage, proof in cited:
+            if len(proof.digest) != sha256().digest_size:
+                raise RemoteProtocolError(
+                    "A claimed answer has no digest. The round was aborted.", step="proofs", culprit=AGGREGATOR
+                )
+            self._check(proof.party, stage, _payload(proof.digest, proof.nonce), proof.signature)
+        return {(stage, proof.party): proof.digest for stage, proof in cited}
+
     def check_leaders(self, body: bytes, proofs: Sequence[Proof]) -> None:
         """Vault: this must be what the leader answered with the result."""
         leader = self.round.leader
@@ -101,9 +137,11 @@ class RoundContext:
         self._check(leader, Stage.RESULT, _payload(sha256(body).digest(), b""), proofs[0].signature)
 
     def check_voided(self, proofs: Sequence[Proof]) -> None:
-        """Vault: everyone who could open this round must have signed that it never will."""
+        """Vault: who could open this round must have signed that it never will: all, or one that all others need."""
         openers = self.protocol.openers(self.round)
-        if tuple(proof.party for proof in proofs) != openers:
+        signers = tuple(proof.party for proof in proofs)
+        enough = set(signers).issubset(openers) and signers if self.protocol.one_voids else signers == openers
+        if not enough:
             raise RemoteProtocolError(
                 "A round is said to be void by others than those who could open it. It still counts.",
                 step=Stage.VOIDED.value,

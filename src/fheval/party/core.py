@@ -148,6 +148,8 @@ class VaultCore:
         _require_next(context, self.name, record.answered if record else {}, stage)
         if stage is Stage.SETUP:
             answered = steps.set_up(context, now=now)
+        elif isinstance(message, Submit) and stage is Stage.OFFER:
+            answered = steps.offer(context, study, message, now=now)
         elif isinstance(message, Submit):
             answered = steps.submit(context, study, message, now=now)
         elif isinstance(message, Relay) and record is not None:
@@ -259,8 +261,8 @@ def _require_next(context: RoundContext, me: str, answered: Iterable[Stage], sta
     """Refuse a stage that does not follow those that were answered; keys are made first, if at all, by the leader."""
     before = tuple(answered)
     if stage in (Stage.VOID, Stage.VOIDED):
-        # Before it has said anything about the uploads, and a party only once it has submitted.
-        early = {Stage.SETUP, Stage.SUBMIT, Stage.VOID}.issuperset(before)
+        # Before it has helped to open anything, and a party only once it has submitted.
+        early = context.protocol.unopened.issuperset(before)
         concerned = me in context.protocol.openers(context.round) if stage is Stage.VOID else Stage.SUBMIT in before
         allowed = early and concerned
     elif stage is Stage.TELL:
@@ -268,12 +270,12 @@ def _require_next(context: RoundContext, me: str, answered: Iterable[Stage], sta
         over = set(context.protocol.stages_of(context.round, me)).issubset(before)
         allowed = over and me in context.protocol.tellers(context.round)
     elif stage is Stage.SETUP:
-        allowed = me == context.round.leader and not before
+        allowed = me in context.protocol.keepers(context.round) and not before
     else:
         done = sum(each is not Stage.SETUP for each in before)
         allowed = context.protocol.stages_of(context.round, me)[done : done + 1] == (stage,)
     if not allowed:
-        part = "leader" if me == context.round.leader else "party"
+        part = context.protocol.keeper if me in context.protocol.keepers(context.round) else "party"
         after = before[-1].value if before else "nothing"
         raise RemoteProtocolError(
             f"Stage {stage.value!r} does not follow {after!r} for the {part} of a round of {context.round.protocol}. "

@@ -23,9 +23,10 @@ from fheval.engines import Engine
 from fheval.errors import RemoteProtocolError
 from fheval.party.context import RoundContext
 from fheval.party.ledger import EpochBytes, EpochRecord, Ledger
-from fheval.party.messages import KeySetUp
+from fheval.party.messages import Bundles, KeySetUp
 from fheval.protocols.round import AGGREGATOR, ROUND_ID_BYTES, PartySecrets, leader_set_up
 from fheval.secrets import Randomness, SealBroken, Secret, seal, unseal
+from fheval.wire import decode
 
 _BOX_KEY_BYTES = 32
 
@@ -38,6 +39,7 @@ class _Bundle(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     pad_seed: bytes
     box_key: bytes | None
     master: bytes | None
+    publics: tuple[bytes, ...] = ()
 
     def __repr__(self) -> str:
         return "<secrets of an epoch>"
@@ -70,15 +72,15 @@ def suitable(context: RoundContext) -> str:
 def make_keys(
     engine: Engine, context: RoundContext, identity: Identity, policy_hash: bytes, rng: Randomness, *, now: datetime
 ) -> KeySetUp:
-    """Leader: make the keys for a round, and seal for each of its parties, itself among them, what it may have."""
-    round_, protocol = context.round, context.protocol
-    secrets, public = leader_set_up(engine, round_, protocol.parameter_sets(round_), rng)
+    """Keeper: make the keys for a round, and seal for each of its parties, itself among them, what it may have."""
+    round_, protocol, me = context.round, context.protocol, identity.name
+    secrets, public = leader_set_up(engine, round_, protocol.parameter_sets(round_), rng, me)
     key = Secret(rng.draw(_BOX_KEY_BYTES))
     suits, bound = suitable(context), bundle_context(context, policy_hash)
     bundles = {}
     for name, record in sorted(context.members.items()):
-        own = protocol.secrets_of(round_, secrets, name)
-        payload = _bundle(suits, own, key if protocol.opens(round_, name) else None)
+        own = protocol.given(round_, me, secrets, name)
+        payload = _bundle(suits, own, key if own.keys else None)
         bundles[name] = seal_bundle(identity, record, payload, bound, now=now)
     plain = msgspec.msgpack.encode([each.reveal() for each in secrets.keys])
     return KeySetUp(public=public, box=seal(key, "epoch", context.epoch.id, plain=plain, rng=rng), bundles=bundles)
@@ -91,6 +93,7 @@ def _bundle(suits: str, own: PartySecrets, box_key: Secret[bytes] | None) -> Sec
         pad_seed=own.pad_seed.reveal(),
         box_key=None if box_key is None else box_key.reveal(),
         master=None if own.master is None else own.master.reveal(),
+        publics=own.publics,
     )
     return Secret(msgspec.msgpack.encode(content))
 
@@ -104,24 +107,45 @@ def open_keys(
     *,
     now: datetime,
 ) -> EpochSecrets:
-    """Party: open an epoch's keys, or refuse a bundle that is not this leader's for this epoch, roster and policy."""
-    leader = _leader_record(context)
+    """Party: open an epoch's keys, or refuse bundles that are not its keepers' for this epoch, roster and policy."""
+    keepers = _keeper_records(context)
     bound = bundle_context(context, policy_hash)
-    payload = open_bundle(identity, sealed.bundle, bound, leader, now=now, seen=seen)
+    opened: list[EpochSecrets] = []
+    for keeper, bundle in zip(keepers, _bundles_of(sealed, len(keepers)), strict=True):
+        payload = open_bundle(identity, bundle, bound, keeper, now=now, seen=seen)
+        # Of a committee, each member has the keys that it made itself.
+        box = sealed.box if len(keepers) == 1 or keeper.name == identity.name else b""
+        opened.append(_opened_bundle(payload, context, box, keeper.name))
+    if len({each.suits for each in opened}) != 1:
+        raise _refused("The members of the committee made keys for different rounds", AGGREGATOR)
+    secrets = context.protocol.joined(context.round, [each.secrets for each in opened])
+    return EpochSecrets(suits=opened[0].suits, secrets=secrets)
+
+
+def _bundles_of(sealed: EpochBytes, keepers: int) -> tuple[bytes, ...]:
+    """What a party got from each keeper."""
+    if keepers == 1:
+        return (sealed.bundle,)
+    bundles = decode(sealed.bundle, Bundles, sender=AGGREGATOR).bundles
+    if len(bundles) != keepers:
+        raise _refused(f"There are {len(bundles)} bundles of {keepers} members", AGGREGATOR)
+    return bundles
+
+
+def _opened_bundle(payload: Secret[bytes], context: RoundContext, box: bytes, keeper: str) -> EpochSecrets:
     try:
         content = msgspec.msgpack.decode(payload.reveal(), type=_Bundle)
-        keys = _unboxed(content.box_key, context, sealed.box)
+        keys = _unboxed(content.box_key, context, box)
     except (SealBroken, msgspec.DecodeError, ValueError):
         raise RemoteProtocolError(
-            f"The keys from {leader.name} were altered. Start a new round with fresh ones.",
-            step="bundle",
-            culprit=leader.name,
+            f"The keys from {keeper} were altered. Start a new round with fresh ones.", step="bundle", culprit=keeper
         ) from None
     secrets = PartySecrets(
         seed=Secret(content.seed),
         pad_seed=Secret(content.pad_seed),
         keys=keys,
         master=None if content.master is None else Secret(content.master),
+        publics=content.publics,
     )
     return EpochSecrets(suits=content.suits, secrets=secrets)
 
@@ -140,12 +164,12 @@ def bundle_context(context: RoundContext, policy_hash: bytes) -> BundleContext:
     return BundleContext(epoch=context.epoch.id, roster_hash=context.roster_hash, policy_hash=policy_hash)
 
 
-def _leader_record(context: RoundContext) -> MemberRecord:
-    """Whoever made the keys leads every round under them: nobody else has the master."""
+def _keeper_records(context: RoundContext) -> list[MemberRecord]:
+    """Whoever made the keys leads every round under them, or is in its committee: nobody else has the master."""
     leader = context.epoch.leader
     if leader != context.round.leader:
         raise _refused(f"The keys are said to come from {leader!r}, who does not lead the round", AGGREGATOR)
-    return context.members[leader]
+    return [context.members[keeper] for keeper in context.protocol.keepers(context.round)]
 
 
 _EPOCH_ID = re.compile(rf"[0-9a-f]{{{2 * ROUND_ID_BYTES}}}")
@@ -179,7 +203,7 @@ class Keyring:
         """
         if not _EPOCH_ID.fullmatch(context.epoch.id):
             raise _refused(f"An epoch's id has {2 * ROUND_ID_BYTES} hexadecimal digits", AGGREGATOR)
-        _leader_record(context)
+        _keeper_records(context)
         known = self._ledger.epoch(context.epoch.id)
         if known is None:
             return self._open(context, sealed, _Seen(self._ledger), now=now)

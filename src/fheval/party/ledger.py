@@ -23,7 +23,7 @@ from fheval.consortium import bundle_id
 from fheval.errors import ConfigError, LocalProtocolError
 from fheval.party.ledger_chain import RESTORE, Chain, check_chain, kept_head
 from fheval.party.ledger_file import LEDGER, PERMANENT, hold, is_held
-from fheval.party.messages import Epoch
+from fheval.party.messages import Bundles, Epoch
 from fheval.party.sqlite_file import SqliteFile
 from fheval.privacy.accounting import Cost
 from fheval.protocols.base import Stage
@@ -39,7 +39,9 @@ class EpochBytes:
     box: bytes = field(repr=False)
 
     def id(self, leader: str) -> bytes:
-        """The id by which the bundle is recognised when it comes again."""
+        """The id by which the bundle, or a committee's bundles, are recognised when they come again."""
+        if wire.holds(self.bundle, Bundles):
+            return sha256(self.bundle).digest()
         return bundle_id(self.bundle, sender=leader)
 
 

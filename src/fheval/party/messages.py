@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from hashlib import sha256
 
+import msgspec
+
 from fheval.protocols.base import Stage
 from fheval.protocols.round import PublicSetup, Round, RoundCall
 from fheval.wire import Blob, Message, encode
@@ -38,6 +40,12 @@ class Proof(Message, frozen=True, kw_only=True):
     signature: bytes
 
 
+class Bundles(Message, frozen=True, kw_only=True):
+    """What a party gets from every member of a committee, in their order: a sealed bundle each."""
+
+    bundles: tuple[bytes, ...]
+
+
 # Requests
 
 
@@ -57,7 +65,10 @@ class SetUp(Message, frozen=True, kw_only=True):
 
 
 class Submit(Message, frozen=True, kw_only=True):
-    """To every party: send your upload. `bundle` is the party's own; `box` is for those who open answers."""
+    """To every party: send your upload; or, at stage `offer`, to the members of a committee: make your offers.
+
+    `bundle` is the party's own, or has one from each member of a committee; `box` is for those who open answers.
+    """
 
     call: RoundCall
     epoch: Epoch
@@ -68,13 +79,15 @@ class Submit(Message, frozen=True, kw_only=True):
 class Relay(Message, frozen=True, kw_only=True):
     """Any later stage: the protocol's own message, and proofs of what it says about other members.
 
-    `shown` is for the study's checkers: what the leader was given to open.
+    `shown` is for the study's checkers: what the leader was given to open. `publics` are a committee's public keys, by
+    member, for those who compute with them.
     """
 
     round: str
     body: Blob
     proofs: tuple[Proof, ...] = ()
     shown: Blob | None = None
+    publics: dict[str, Blob] = msgspec.field(default_factory=dict)
 
 
 class Tell(Message, frozen=True, kw_only=True):
@@ -141,6 +154,7 @@ REFUSAL = encode(Refusal())
 REQUESTS: dict[Stage, type[Message]] = {
     Stage.HELLO: Hello,
     Stage.SETUP: SetUp,
+    Stage.OFFER: Submit,
     Stage.SUBMIT: Submit,
     Stage.TELL: Tell,
     Stage.VOID: Void,

@@ -6,7 +6,8 @@ at least: then the difference is about a cohort as well.
 
 Who keeps the rule: the leader knows the rosters of all rounds that it took part in, and opens none too close to them. A
 party uploads only to a leader that was in every roster the party knows, since such a leader knows them, too. So for any
-two rounds with a common party, whoever leads the later one was in the earlier one. What remains: a leader that took
+two rounds with a common party, whoever leads the later one was in the earlier one. With a committee every member keeps
+the rule, and a party asks it of all of them: the one that is honest is among them. What remains: a leader that took
 part and was not told the outcome does not know the roster, and three rounds or more may be combined; see SECURITY.md.
 """
 
@@ -34,15 +35,18 @@ def require_apart(roster: Collection[str], earlier: Iterable[Collection[str]], l
         )
 
 
-def require_witness(openers: Sequence[str], earlier: Iterable[Collection[str]]) -> None:
-    """Party: refuse a leader that cannot know of every round that this party knows of.
+def require_witness(me: str, openers: Sequence[str], earlier: Iterable[Collection[str]]) -> None:
+    """Party: refuse a leader, or a member of a committee, that cannot know of every round that this party knows of.
 
-    Where all parties open, each compares the rosters that it knows.
+    Who opens compares the rosters that it knows itself.
     """
-    if len(openers) == 1 and any(openers[0] not in roster for roster in earlier):
-        raise RemoteProtocolError(
-            f"{openers[0]} leads, and was not in an earlier round that this party was in: it cannot compare rosters. "
-            "The round was refused.",
-            step="roster",
-            culprit=AGGREGATOR,
-        )
+    if me in openers:
+        return
+    for opener in openers:
+        if any(opener not in roster for roster in earlier):
+            raise RemoteProtocolError(
+                f"{opener} opens, and was not in an earlier round that this party was in: it cannot compare rosters. "
+                "The round was refused.",
+                step="roster",
+                culprit=AGGREGATOR,
+            )

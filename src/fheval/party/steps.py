@@ -16,7 +16,7 @@ from fheval.engines import Engine
 from fheval.errors import ConfigError, RemoteProtocolError
 from fheval.evaluation.finished import finish, telling
 from fheval.party.accepted import AcceptedStudies
-from fheval.party.context import RoundContext
+from fheval.party.context import RoundContext, read_reply
 from fheval.party.epoch import Keyring, make_keys
 from fheval.party.ledger import EpochBytes, Ledger, RoundRecord, Use
 from fheval.party.messages import Relay, Submit, Voided
@@ -58,10 +58,22 @@ class Steps:
         self._keyring = Keyring(kit, ledger)
 
     def set_up(self, context: RoundContext, *, now: datetime) -> Answered:
-        """Leader: make keys and seal them for all parties."""
+        """Leader, or member of a committee: make keys and seal them for all parties."""
         engine = self._engine(context)
         made = make_keys(engine, context, self.kit.identity, self.kit.policy.hash(), self._rng, now=now)
-        return Answered(answer=Answer(body=made), keys=EpochBytes(bundle=made.bundles[self.me], box=made.box))
+        # What a party gets of a committee is complete when all its members have made theirs.
+        alone = len(context.protocol.keepers(context.round)) == 1
+        keys = EpochBytes(bundle=made.bundles[self.me], box=made.box) if alone else None
+        return Answered(answer=Answer(body=made), keys=keys)
+
+    def offer(self, context: RoundContext, study: Study, message: Submit, *, now: datetime) -> Answered:
+        """Member of a committee: what it does before there are uploads. It takes nothing from the data."""
+        self._engine(context)
+        sealed = EpochBytes(bundle=message.bundle, box=bytes(message.box))
+        secrets = self._keyring.admit(context, sealed, now=now)
+        self._require_turn(study, now)
+        answer = context.protocol.answer(self._seat(context, secrets), Stage.OFFER, b"")
+        return Answered(answer=answer, keys=sealed)
 
     def submit(self, context: RoundContext, study: Study, message: Submit, *, now: datetime) -> Answered:
         """Party: hide the integers that were prepared; from here on the data have had their releases."""
@@ -73,7 +85,7 @@ class Steps:
         accepted, releases = self._studies.ready(study.hash()), releases_of(study)
         if accepted is None:
             raise not_ready()
-        require_witness(context.protocol.openers(context.round), self._ledger.rosters(accepted.lineage))
+        require_witness(self.me, context.protocol.openers(context.round), self._ledger.rosters(accepted.lineage))
         # As many as are there already, and all but the last of this round's own.
         self.kit.policy.check_release(self._ledger.releases(accepted.lineage) + releases - 1)
         cost = study.privacy_cost
@@ -99,12 +111,14 @@ class Steps:
     ) -> Answered:
         """Any later stage: check what the message cites, and let the protocol answer."""
         step, body = context.protocol.step(stage), bytes(message.body)
-        uploaded = context.check_uploads(message.proofs) if step.cites is Stage.SUBMIT else None
+        uploads, others = context.cited(step, message.proofs)
+        uploaded = context.check_uploads(uploads) if step.cites is Stage.SUBMIT else None
         if uploaded is not None:
             # Whoever is told the uploaders opens their sum, or gives the pads for it.
             require_apart(uploaded, self._other_rosters(context), context.round.minimum_cohort)
         if step.cites is Stage.RESULT:
             context.check_leaders(body, message.proofs)
+        signed = context.check_cited(others) | {(Stage.SUBMIT, proof.party): proof.digest for proof in uploads}
         seat = self._seat(
             context,
             self._keyring.secrets(context, now=now),
@@ -112,8 +126,22 @@ class Steps:
             uploaded=uploaded,
             shown=None if message.shown is None else bytes(message.shown),
             telling=telling(record.study, context.round),
+            said=self._said(context, record),
+            signed=signed,
+            publics={member: bytes(keys) for member, keys in message.publics.items()},
         )
         return Answered(answer=context.protocol.answer(seat, stage, body))
+
+    def _said(self, context: RoundContext, record: RoundRecord) -> dict[Stage, bytes]:
+        """Member of a committee: what it answered earlier in the round, on which it builds."""
+        if self.me not in context.protocol.keepers(context.round):
+            return {}
+        said = {}
+        for stage in record.answered:
+            kept = self._ledger.reply(context.round.id, stage)
+            if kept is not None:
+                said[stage] = bytes(read_reply(kept, self.me).body)
+        return said
 
     def _other_rosters(self, context: RoundContext) -> list[tuple[str, ...]]:
         lineage = self._ledger.lineage_of(context.round.id)

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from fheval.consortium import Kit, Roster
 from fheval.consortium.signed_study import require_playable
 from fheval.errors import ConfigError, EngineError, RemoteProtocolError
+from fheval.protocols import PROTOCOLS
 from fheval.protocols.round import AGGREGATOR, ROUND_ID_BYTES, Round
 from fheval.study import Study
 
@@ -18,8 +19,15 @@ def check_round(kit: Kit, study: Study, round_: Round, *, now: datetime) -> Rost
     """Refuse a round that breaks the policy or the study's terms, and give its members, certificates checked."""
     if not _ROUND_ID.fullmatch(round_.id):
         raise _refused(f"A round's id has {2 * ROUND_ID_BYTES} hexadecimal digits.")
-    if round_.leader not in study.may_lead(round_.parties):
-        raise _refused(f"The study does not let {round_.leader!r} lead.")
+    protocol = PROTOCOLS[study.protocol].of_round(round_)
+    try:
+        protocol.require_named(study.leaders, study.options)
+        keepers = protocol.keepers(round_)
+    except ConfigError as error:
+        raise _refused(str(error)) from error
+    for keeper in keepers:
+        if keeper not in study.may_lead(round_.parties):
+            raise _refused(f"The study does not let {keeper!r} lead.")
     if study.until is not None and now.astimezone(timezone.utc).date() > study.until:
         raise _refused(f"The study ended on {study.until}.")
     roster = kit.check_round(study, round_.parties, now=now)

@@ -421,7 +421,8 @@ class Protocol(ABC):
     shows exact fractions to who opens the answer, whatever the precision in which others are told. Who makes keys is
     called a `keeper` here: "leader", or "member" of a committee. The message of the stage `opening` has the answer.
     Before a keeper has answered any but the stages of
-    `unopened`, nothing of the round is open, and it can be made void.
+    `unopened`, nothing of the round is open, and it can be made void: by all who could open it or, with `one_voids`, by
+    any one of them.
     """
 
     name: str
@@ -436,6 +437,7 @@ class Protocol(ABC):
     aggregator: type[Aggregator]
     counts: Protocol | None = None
     keeper: str = "leader"
+    one_voids: bool = False
     opening: Stage = Stage.RESULT
     unopened: frozenset[Stage] = frozenset({Stage.SETUP, Stage.OFFER, Stage.SUBMIT, Stage.VOID})
 
@@ -461,11 +463,18 @@ class Protocol(ABC):
         """Who makes keys, and is asked what only they can answer: the leader, or the members of the committee."""
         return (round_.leader,)
 
-    def require_keepers(self, round_: Round, named: Sequence[str]) -> None:
-        """Refuse keepers that the study does not name, where it names any."""
-        for keeper in self.keepers(round_):
-            if named and keeper not in named:
-                raise ConfigError(f"The study does not let {keeper!r} lead.")
+    def keepers_wanted(self, options: Sequence[tuple[str, OptionValue]]) -> int:  # noqa: ARG002
+        """How many keepers a round has, under these options of the study."""
+        return 1
+
+    def require_named(self, named: Sequence[str], options: Sequence[tuple[str, OptionValue]]) -> None:
+        """Refuse a study that leaves it to the aggregator who the members of a committee are."""
+        wanted = self.keepers_wanted(options)
+        if wanted > 1 and len(named) < wanted:
+            raise ConfigError(
+                f"The committee has {wanted} members, and the study names {len(named)}. Name them, and behind them "
+                "those who may stand in, as its leaders."
+            )
 
     def given(self, round_: Round, keeper: str, own: PartySecrets, party: str) -> PartySecrets:  # noqa: ARG002
         """Keeper: what a party gets of its secrets."""

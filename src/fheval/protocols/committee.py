@@ -49,6 +49,7 @@ from fheval.protocols.round import (
     AGGREGATOR,
     NONCE_BYTES,
     Contribution,
+    OptionValue,
     PartySecrets,
     PublicSetup,
     Round,
@@ -277,6 +278,7 @@ class Committee(Protocol):
     default_precision: float | None = 1e-4
     options = (SIZE,)
     keeper = "member"
+    one_voids = True
     opening = Stage.BROADCAST
     unopened = frozenset({*Protocol.unopened, Stage.PADS, *Stage.MIX.parts})
     steps = (
@@ -296,6 +298,12 @@ class Committee(Protocol):
         return len(lay_out(round_).parts) if stage is Stage.MIX else 1
 
     def keepers(self, round_: Round) -> tuple[str, ...]:
+        return members_of(round_)
+
+    def keepers_wanted(self, options: Sequence[tuple[str, OptionValue]]) -> int:
+        return int(dict(options).get(SIZE.name, SIZE.default))
+
+    def tellers(self, round_: Round) -> tuple[str, ...]:
         return members_of(round_)
 
     def openers(self, round_: Round) -> tuple[str, ...]:
