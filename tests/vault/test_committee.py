@@ -15,6 +15,7 @@ from fheval.consortium import load_kit
 from fheval.errors import CohortTooSmall, ConfigError, RemoteProtocolError, TransportError
 from fheval.party import steps
 from fheval.party.messages import Relay, Request
+from fheval.party.rosters import require_apart
 from fheval.party.terms import check_round
 from fheval.protocols.base import Stage
 from fheval.protocols.committee import members_of
@@ -263,7 +264,7 @@ def test_one_honest_member_is_enough_to_keep_rosters_apart(
     trial.start()
     study = committee(trial)
     trial.play(study)
-    required = steps.require_apart
+    required = require_apart
     asked = {"by": ""}
 
     def only_the_honest(uploaded: Any, earlier: Any, least: int) -> None:

@@ -36,6 +36,7 @@ from vault.trial import ALL, NAMES, Trial, Wire
 
 Log = pytest.LogCaptureFixture
 
+STAGES_OF_LEADER = [Stage.SETUP, Stage.SUBMIT, Stage.PADS, Stage.RESULT]
 STAGES: list[Stage] = [stage for stage in Stage if stage is not Stage.HELLO and not stage.part]
 
 
@@ -55,7 +56,7 @@ def test_a_retry_gets_the_same_bytes(trial: Trial, protocol: str, restarted: boo
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("stage", [Stage.SETUP, Stage.SUBMIT, Stage.PADS, Stage.RESULT])
 def test_a_leader_asked_twice_otherwise(trial: Trial, caplog: Log, stage: Stage, restarted: bool) -> None:
-    after = STAGES[STAGES.index(stage) + 1]
+    after = PROTOCOLS["padded"].steps[STAGES_OF_LEADER.index(stage)].stage
     wire, round_, asked = played_until(trial, after)
     leader = round_.leader
     if restarted:
@@ -163,7 +164,7 @@ def test_old_replies_are_dropped_and_never_replaced_by_others(trial: Trial) -> N
 # The order of stages, written out: what may follow what was answered, for the leader and for the others
 
 
-SETUP, SUBMIT, PADS, RESULT, BROADCAST, TELL, VOID, VOIDED = STAGES
+SETUP, OFFER, SUBMIT, PADS, MIX, OPEN, RESULT, BROADCAST, TELL, VOID, VOIDED = STAGES
 
 _NEW_LEADER = {(): {SETUP, SUBMIT}, (SETUP,): {SUBMIT}}
 _NEW_PARTY: dict[tuple[Stage, ...], set[Stage]] = {(): {SUBMIT}}
@@ -190,11 +191,23 @@ _CURVE = {
     False: _NEW_PARTY | _goes_on(BROADCAST, keys_made=False),
 }
 
+_OF_A_MEMBER = (OFFER, SUBMIT, PADS, MIX, OPEN, BROADCAST)
+_COMMITTEE = {
+    True: {(): {SETUP, OFFER}, (SETUP,): {OFFER}}
+    | {
+        (*begun, *_OF_A_MEMBER[:count]): set(_OF_A_MEMBER[count : count + 1])
+        for begun in ((SETUP,), ())
+        for count in range(1, len(_OF_A_MEMBER) + 1)
+    },
+    False: _NEW_PARTY | _goes_on(BROADCAST, keys_made=False),
+}
+
 FOLLOWS = {
     (protocol, leads): table[leads]
     for protocol, table in {
         "padded": _PADDED,
         "padded-verified": _PADDED,
+        "committee": _COMMITTEE,
         "paper-semi-honest": _PAPER,
         "paper-malicious": _PAPER,
         "padded, curve": _CURVE,
@@ -204,9 +217,9 @@ FOLLOWS = {
 }
 
 
-def _may_end(answered: tuple[Stage, ...], *, opens: bool) -> set[Stage]:
-    """A round may be void as long as nobody knows more of it than uploads."""
-    if {PADS, RESULT, BROADCAST}.intersection(answered):
+def _may_end(answered: tuple[Stage, ...], *, opens: bool, committee: bool) -> set[Stage]:
+    """A round may be void as long as nobody knows more of it than uploads, or has given a share away."""
+    if {RESULT, BROADCAST, OPEN if committee else PADS}.intersection(answered):
         return set()
     return ({VOID} if opens else set()) | ({VOIDED} if SUBMIT in answered else set())
 
@@ -214,12 +227,13 @@ def _may_end(answered: tuple[Stage, ...], *, opens: bool) -> set[Stage]:
 @pytest.mark.parametrize(("protocol", "leads"), FOLLOWS)
 def test_every_order_but_one_is_refused(trial: Trial, protocol: str, leads: bool) -> None:
     name, _, release = protocol.partition(", ")
-    study = trial.study(name, release=release or "ratios")
+    study = trial.study(name, release=release or "ratios", leaders=NAMES)
     round_ = trial.round(study, "alder")
     context = RoundContext.of(round_, Epoch(id=round_.id, leader="alder"), trial.policy.roster(NAMES))
-    me = "alder" if leads else "birch"
+    me = "alder" if leads else "maple"
     for answered, goes_on in FOLLOWS[protocol, leads].items():
-        allowed = goes_on | _may_end(answered, opens=leads or name.startswith("paper"))
+        opens = leads or name.startswith("paper")
+        allowed = goes_on | _may_end(answered, opens=opens, committee=name == "committee")
         if leads and not goes_on:
             # The aggregator asks what came out; whether it may learn it is another question.
             allowed |= {TELL}
@@ -235,8 +249,8 @@ def test_every_order_but_one_is_refused(trial: Trial, protocol: str, leads: bool
 @pytest.mark.parametrize(("protocol", "leads"), FOLLOWS)
 def test_every_stage_leads_forward_and_no_stage_comes_twice(trial: Trial, protocol: str, leads: bool) -> None:
     name, _, release = protocol.partition(", ")
-    round_ = trial.round(trial.study(name, release=release or "ratios"), "alder")
-    stages = PROTOCOLS[name].of_round(round_).stages_of(round_, "alder" if leads else "birch")
+    round_ = trial.round(trial.study(name, release=release or "ratios", leaders=NAMES), "alder")
+    stages = PROTOCOLS[name].of_round(round_).stages_of(round_, "alder" if leads else "maple")
     assert [stage for stage in STAGES if stage in stages] == list(stages)
     assert stages[0] is Stage.SUBMIT
     assert stages[-1] in (Stage.RESULT, Stage.BROADCAST)

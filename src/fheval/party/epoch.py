@@ -80,7 +80,7 @@ def make_keys(
     bundles = {}
     for name, record in sorted(context.members.items()):
         own = protocol.given(round_, me, secrets, name)
-        payload = _bundle(suits, own, key if own.keys else None)
+        payload = _bundle(suits, own, key if protocol.holds_keys(round_, me, name) else None)
         bundles[name] = seal_bundle(identity, record, payload, bound, now=now)
     plain = msgspec.msgpack.encode([each.reveal() for each in secrets.keys])
     return KeySetUp(public=public, box=seal(key, "epoch", context.epoch.id, plain=plain, rng=rng), bundles=bundles)

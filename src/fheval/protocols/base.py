@@ -476,6 +476,10 @@ class Protocol(ABC):
                 "those who may stand in, as its leaders."
             )
 
+    def holds_keys(self, round_: Round, keeper: str, party: str) -> bool:  # noqa: ARG002 (one keeper's, or its own)
+        """Whether a party gets the FHE secret keys that a keeper made."""
+        return self.opens(round_, party)
+
     def given(self, round_: Round, keeper: str, own: PartySecrets, party: str) -> PartySecrets:  # noqa: ARG002
         """Keeper: what a party gets of its secrets."""
         return self.secrets_of(round_, own, party)

@@ -19,7 +19,7 @@ was, and one that is shown something else draws other numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 
 import numpy as np
@@ -86,12 +86,13 @@ def lay_out(round_: Round) -> Layout:
     return Layout.of(round_, members_of(round_))
 
 
-def party_submit(round_: Round, secrets: PartySecrets, me: str, own: Contribution, nonce: bytes) -> CommitteeCounts:
+def party_submit(
+    layout: Layout, round_: Round, secrets: PartySecrets, me: str, own: Contribution, nonce: bytes
+) -> CommitteeCounts:
     """Submit, party: y_m = x_m + Σ_i pad_{m,i} mod t for each prime; one pad for every member of the committee.
 
     Learns: nothing.
     """
-    layout = lay_out(round_)
     count = len(layout.primes) * layout.batch.size
     total = np.zeros(4 * count, dtype=np.uint64)
     for pad_seed in secrets.pad_seeds:
@@ -104,12 +105,13 @@ def party_submit(round_: Round, secrets: PartySecrets, me: str, own: Contributio
     return CommitteeCounts(round=round_.id, sender=me, nonce=nonce, values=tuple(values))
 
 
-def party_open(round_: Round, secrets: PartySecrets, roster: tuple[str, ...], message: SealedShares) -> Verdict:
+def party_open(
+    layout: Layout, round_: Round, secrets: PartySecrets, roster: tuple[str, ...], message: SealedShares
+) -> Verdict:
     """Broadcast, party: X and Z are the sums of the members' shares; lift and divide.
 
     Learns: the released ratios.
     """
-    layout = lay_out(round_)
     forms = layout.plan.forms
     total = UploadSum(2 * forms * len(layout.primes))
     for share in read_shares(round_, message):
@@ -152,10 +154,11 @@ class Aggregator(base.Aggregator):
 
     upload = CommitteeCounts
     indispensable = Asked.COMMITTEE
+    lay_out: Callable[[Round], Layout] = staticmethod(lay_out)
 
     def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None:  # noqa: ARG002
         self.round = round_
-        self.layout = lay_out(round_)
+        self.layout = self.lay_out(round_)
         self.members = self.layout.members
         self.roster: list[str] = []
         self.uploads: list[CommitteeCounts] = []
@@ -291,11 +294,14 @@ class Committee(Protocol):
     )
     aggregator: type[base.Aggregator] = Aggregator
 
+    def lay_out(self, round_: Round) -> Layout:
+        return lay_out(round_)
+
     def parameter_sets(self, round_: Round) -> list[Parameters]:
-        return lay_out(round_).parameters
+        return self.lay_out(round_).parameters
 
     def parts_of(self, round_: Round, stage: Stage) -> int:
-        return len(lay_out(round_).parts) if stage is Stage.MIX else 1
+        return len(self.lay_out(round_).parts) if stage is Stage.MIX else 1
 
     def keepers(self, round_: Round) -> tuple[str, ...]:
         return members_of(round_)
@@ -352,21 +358,21 @@ class Committee(Protocol):
 
     def answer_offer(self, seat: Seat, _body: bytes) -> Answer:
         nonce = seat.rng.draw(NONCE_BYTES)
-        return Answer(body=Member(seat, lay_out(seat.round), nonce).offer(nonce), nonce=nonce)
+        return Answer(body=Member(seat, self.lay_out(seat.round), nonce).offer(nonce), nonce=nonce)
 
     def submit(self, seat: Seat, nonce: bytes) -> Message:
-        return party_submit(seat.round, seat.secrets, seat.me, seat.own, nonce)
+        return party_submit(self.lay_out(seat.round), seat.round, seat.secrets, seat.me, seat.own, nonce)
 
     def answer_pads(self, seat: Seat, body: bytes) -> Answer:
         notice = decode(body, RosterNotice, sender=AGGREGATOR)
-        return Answer(body=Member(seat, lay_out(seat.round)).cross(notice), roster=notice.roster)
+        return Answer(body=Member(seat, self.lay_out(seat.round)).cross(notice), roster=notice.roster)
 
     def answer_mix(self, seat: Seat, body: bytes) -> Answer:
         notice = decode(body, MixNotice, sender=AGGREGATOR)
-        return Answer(body=Member(seat, lay_out(seat.round)).mix(notice, seat.part))
+        return Answer(body=Member(seat, self.lay_out(seat.round)).mix(notice, seat.part))
 
     def answer_open(self, seat: Seat, body: bytes) -> Answer:
-        return Answer(body=Member(seat, lay_out(seat.round)).open(decode(body, OpenNotice, sender=AGGREGATOR)))
+        return Answer(body=Member(seat, self.lay_out(seat.round)).open(decode(body, OpenNotice, sender=AGGREGATOR)))
 
     def answer_broadcast(self, seat: Seat, body: bytes) -> Answer:
         """Party: add up the shares that all members have signed, and read what they come to."""
@@ -388,7 +394,9 @@ class Committee(Protocol):
         roster: tuple[str, ...],
         answer: bytes,
     ) -> Verdict:
-        return party_open(round_, secrets, roster, decode(answer, SealedShares, sender=AGGREGATOR))
+        return party_open(
+            self.lay_out(round_), round_, secrets, roster, decode(answer, SealedShares, sender=AGGREGATOR)
+        )
 
 
 PROTOCOL = Committee()

@@ -6,10 +6,12 @@ aggregators can answer the same uploads, so that a try of a strategy costs the a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from fheval import wire
-from fheval.protocols.base import Aggregator, Stage
+from fheval.errors import UndefinedMetric
+from fheval.protocols.base import Aggregator, Seat, Stage
 from fheval.protocols.play import Members
 from fheval.protocols.round import PublicSetup, Verdict
 
@@ -28,7 +30,20 @@ class AttackedRound(Members):
         data, roster = self._answers[key]
         if roster is not None:
             self.rosters[party] = roster
+        self.said[party][stage] = data
         return data
+
+    def seat(self, party: str) -> Seat:
+        """As in a consortium: the members of a committee are shown what the others have signed."""
+        seat = super().seat(party)
+        if len(self.made) == 1:
+            return seat
+        signed = {
+            (stage, name): self.protocol.digest(stage, data)
+            for name, said in self.said.items()
+            for stage, data in said.items()
+        }
+        return replace(seat, signed=signed)
 
     def uploads(self) -> list[Any]:
         kind = self.protocol.aggregator.upload
@@ -55,8 +70,18 @@ class AttackedRound(Members):
     def open(self, answer: bytes) -> Verdict:
         """Open the answer as the parties do, or raise why they refuse it."""
         # Where the leader was told a roster, it gave pads for that one; elsewhere all parties uploaded.
+        if self.protocol.opening is Stage.BROADCAST:
+            return self._opened(self.protocol.answer(self.seat(self.round.leader), Stage.BROADCAST, answer).verdict)
         roster = self.rosters.get(self.round.leader, self.round.parties)
         return self.protocol.open(self.engine, self.round, self.secrets, roster, answer)
+
+    @staticmethod
+    def _opened(verdict: Verdict | None) -> Verdict:
+        if verdict is None:
+            raise UndefinedMetric
+        if verdict.error is not None:
+            raise verdict.error
+        return verdict
 
     def outcome(self, kind: type[Aggregator]) -> Verdict:
         return self.open(self.answer_of(kind))

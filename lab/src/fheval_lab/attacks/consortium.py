@@ -41,13 +41,18 @@ class Consortium:
             decision_points=Grid.even(self.decision_points),
             minimum_cohort=2,
             max_samples=self.max_samples,
-            **self.options,
+            **(self._exact() | dict(self.options)),
         )
         names = [f"party-{number}" for number in range(1, self.parties + 1)]
         round_ = study.round(study.call(rng, engine=engine.name, parties=names, leader=names[0]))
         # The AUC alone, without its binning error: one ratio to be forged.
         batch = round_.batch and msgspec.structs.replace(round_.batch, readings=round_.batch.readings[:1])
         return replace(round_, batch=batch)
+
+    def _exact(self) -> dict[str, Any]:
+        """Whoever claims to catch every forgery is held to the fraction itself, whatever it is rounded to."""
+        chosen = PROTOCOLS[self.protocol]
+        return {"precision": "exact"} if chosen.resists and chosen.default_precision is not None else {}
 
     def attacked(
         self, engine: Engine, rng: Randomness, like: AttackedRound | None = None, *, data: str = "now", size: int = 1

@@ -11,6 +11,7 @@ from fheval.engines import Engine
 from fheval.protocols import PROTOCOLS
 from fheval.version import __version__
 from fheval_lab.attacks import (
+    coalitions,
     collusion,
     counts_from_ratios,
     guessing,
@@ -20,6 +21,7 @@ from fheval_lab.attacks import (
     small_field,
     views,
 )
+from fheval_lab.attacks.committee_adversary import CommitteeAdversary
 from fheval_lab.attacks.consortium import Consortium
 from fheval_lab.attacks.padded_adversaries import PaddedAdversary, VerifiedAdversary
 from fheval_lab.attacks.paper_adversaries import MaliciousAdversary
@@ -92,8 +94,14 @@ class Findings:
 
 def experiments(consortium: Consortium, engine: Engine) -> list[Experiment]:
     """The experiments that concern a protocol."""
-    chosen = [Experiment("privacy", lambda: views.compare_slots(consortium, engine))]
     family = adversary_of(PROTOCOLS[consortium.protocol])
+    if family is CommitteeAdversary:
+        return [
+            Experiment("privacy", partial(coalitions.compare_coalitions, prime, rounded))
+            for prime in coalitions.PRIMES
+            for rounded in (False, True)
+        ]
+    chosen = [Experiment("privacy", lambda: views.compare_slots(consortium, engine))]
     if family in (PaddedAdversary, VerifiedAdversary):
         chosen.append(Experiment("privacy", lambda: [views.compare_uploads(consortium, engine)]))
         chosen.append(Experiment("privacy", lambda: collusion.collude(consortium, engine)))

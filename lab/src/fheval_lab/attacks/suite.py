@@ -9,10 +9,11 @@ from typing import Any
 
 from fheval.engines import Engine
 from fheval.errors import ConfigError, FhevalError, UndefinedMetric
-from fheval.protocols import PROTOCOLS, Protocol, padded, padded_verified, paper_malicious, paper_semi_honest
+from fheval.protocols import PROTOCOLS, Protocol, committee, padded, padded_verified, paper_malicious, paper_semi_honest
 from fheval.protocols.base import Aggregator
 from fheval_lab.attacks.attacked import AttackedRound
 from fheval_lab.attacks.catalogue import STRATEGIES
+from fheval_lab.attacks.committee_adversary import CommitteeAdversary
 from fheval_lab.attacks.consortium import Consortium, fresh_stream
 from fheval_lab.attacks.padded_adversaries import PaddedAdversary, VerifiedAdversary
 from fheval_lab.attacks.paper_adversaries import MaliciousAdversary, SemiHonestAdversary
@@ -30,6 +31,7 @@ ADVERSARIES: dict[type[Aggregator], type[Any]] = {
     paper_malicious.Aggregator: MaliciousAdversary,
     padded.Aggregator: PaddedAdversary,
     padded_verified.Aggregator: VerifiedAdversary,
+    committee.Aggregator: CommitteeAdversary,
 }
 
 
@@ -122,9 +124,11 @@ def run_suite(
 
 def attempt(round_: AttackedRound, aggregator_type: type[Any], truth: float, tally: Tally) -> None:
     """One try of one strategy: caught is whatever the parties do not take. What stops the adversary itself is a bug."""
-    answer = round_.answer_of(aggregator_type)
+    several = len(round_.made) > 1
+    answer = b"" if several else round_.answer_of(aggregator_type)
     try:
-        (ratio,) = round_.open(answer).ratios
+        # Members of a committee see what the aggregator does before there is an answer, and refuse to go on.
+        (ratio,) = round_.open(round_.answer_of(aggregator_type) if several else answer).ratios
     except FhevalError as error:
         tally.note_caught(type(error))
         return
