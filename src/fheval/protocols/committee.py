@@ -319,6 +319,9 @@ class Committee(Protocol):
     def opens(self, round_: Round, party: str) -> bool:
         return party in members_of(round_)
 
+    def holds_keys(self, round_: Round, keeper: str, party: str) -> bool:  # noqa: ARG002
+        return party == keeper
+
     def given(self, round_: Round, keeper: str, own: PartySecrets, party: str) -> PartySecrets:  # noqa: ARG002
         """Member: every party's own pad seed, a common seed, and the digest of the public keys; nothing else."""
         mine = party == keeper

@@ -78,6 +78,14 @@ def _views(prime: int, rounded: bool, honest: int, count: int, rounds: int) -> V
 
 def coalition_view(protocol: Committee, prime: int, rounded: bool, honest: int, count: int) -> View:
     """One round: what the coalition is left with when it has taken off all that it knows, number by number."""
+    members = played_members(protocol, rounded=rounded, count=count)
+    # The last party is no member: a victim that nobody of the coalition is.
+    found = dict(_taken_off(members, protocol, protocol.keepers(members.round)[honest], PARTIES[-1], prime))
+    return _with_pairs(found, prime)
+
+
+def played_members(protocol: Committee, *, rounded: bool, count: int) -> Members:
+    """A round of several recalls up to its shares, among parties that all have counted so many everywhere."""
     engine, rng = ClearEngine(), fresh_stream()
     study = Study.of(
         protocol=protocol.name,
@@ -90,9 +98,7 @@ def coalition_view(protocol: Committee, prime: int, rounded: bool, honest: int, 
     counts = Contribution(np.full((1, round_.batch.size), count, dtype=np.int64))
     members = Members(protocol, engine, round_, dict.fromkeys(PARTIES, counts), rng)
     _play(members, protocol)
-    # The last party is no member: a victim that nobody of the coalition is.
-    found = dict(_taken_off(members, protocol, protocol.keepers(round_)[honest], PARTIES[-1], prime))
-    return _with_pairs(found, prime)
+    return members
 
 
 def _play(members: Members, protocol: Committee) -> None:
@@ -137,8 +143,7 @@ def _taken_off(
     index = keepers.index(me)
     kinds = 3 if layout.rounded is not None and index == 0 else 2
     rows = _residues(mixed.values, kinds * 2 * layout.plan.forms, prime).reshape(kinds, -1)
-    for kind, row in zip(("shares", "kept", "theta"), rows, strict=False):
-        yield kind, row
+    yield from zip(("shares", "kept", "theta"), rows, strict=False)
     # Each final share by itself; all of them add up to what is released, and are compared by those who may learn it.
     share = wire.decode(said[Stage.OPEN], SealedShare, sender="")
     box = unseal(members.secrets_of(me).seed, "share", round_.digest, share.seen, me, box=share.box)

@@ -38,14 +38,20 @@ class CommitteeAdversary(committee.Aggregator):
     def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None:
         super().__init__(engine, round_, setup, rng)
         self.rng = rng
-        known = Knowledge(parties=len(round_.parties), runs=1, slots=round_.forms[0].numerator, anchor_slots=1, rng=rng)
+        known = Knowledge(
+            parties=len(round_.parties),
+            runs=len(self.members),
+            slots=round_.forms[0].numerator,
+            anchor_slots=1,
+            rng=rng,
+        )
         self.strategy = self.plot(known)
 
     def notice(self, offers: dict[str, bytes]) -> RosterNotice:
         """Choose the uploads, and announce somebody else where the strategy does."""
         mail = Mail(inbox=self.uploads, earlier=self.earlier, forge=self.forged)
         chosen = self.strategy.choose_uploads(mail)
-        tampered = any(each != HONEST for each in self.strategy.tamper_with_runs()) or self.strategy.sources() != [0]
+        tampered = any(each != HONEST for each in self.strategy.tamper_with_runs())
         self.uploads = [self._changed(chosen[0]), *chosen[1:]] if tampered else chosen
         honest = super().notice(offers)
         announced = set(self.strategy.announce(self.roster))
@@ -70,7 +76,8 @@ class CommitteeAdversary(committee.Aggregator):
     def tell_all(self, body: bytes) -> Playing:
         """Give out other shares than the members'."""
         message = decode(body, SealedShares, sender="")
-        shares = list(message.shares) if self.strategy.answers else []
+        # What is a run elsewhere is a member's share here.
+        shares = [message.shares[source] for source in self.strategy.sources()] if self.strategy.answers else []
         if self.strategy.constants() is not None:
             read = [decode(share, SealedShare, sender="") for share in shares]
             shares = [encode(msgspec.structs.replace(each, box=self.rng.draw(len(each.box)))) for each in read]
