@@ -538,7 +538,8 @@ class Protocol(ABC):
 
     def tellers(self, round_: Round) -> tuple[str, ...]:
         """Who must all say the same before the aggregator believes it, where it is to learn the result."""
-        return tuple(party for party in round_.parties if party == round_.leader or party in round_.checkers)
+        tellers = {*self.keepers(round_), *round_.checkers}
+        return tuple(party for party in round_.parties if party in tellers)
 
     @property
     def right_or_nothing(self) -> bool:
