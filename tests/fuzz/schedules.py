@@ -180,22 +180,22 @@ class Script:
         return replies
 
     def _one(self, stage: Stage, name: str, data: bytes) -> bytes | None:
-        """One request and its reply, either of which may be lost, repeated or late."""
+        """One request and its reply: each is lost at the rate of faults, and as many arrive twice, or once more later."""
         if self.late and self.draw.random() < 0.5:
             self.ask(*self.late.pop(self.draw.randrange(len(self.late))))
         member = self.world.members[name]
         if member.away:
             member.away -= 1
             return None
-        if self.draw.random() < self.faults / 2:
+        if self.draw.random() < self.faults:
             self.done["lost request"] += 1
             return None
         reply = self.ask(name, data, stage)
         fault = self.draw.random()
-        if fault < self.faults / 2:
+        if fault < self.faults:
             self.done["lost reply"] += 1
             return None
-        if fault < self.faults:
+        if fault < 2 * self.faults:
             self.done["repeated or late"] += 1
             self.late.append((name, data))
             if self.ask(name, data, stage) != reply and reply is not None:
@@ -449,7 +449,7 @@ class Campaign:
             world.write(name, draw.choice((low, high, draw.randint(low, high))), draw.randrange(1 << 30), study)
         world.start()
         world.accept(study)
-        rate = self.faults if self.faults is not None else draw.choice((0.0, 0.02, 0.05, 0.1, 0.2, 0.35))
+        rate = self.faults if self.faults is not None else draw.choice((0.0, 0.01, 0.03, 0.05, 0.1, 0.2))
         if self.verbose:
             print(f"seed {seed}: {chosen}, {count} members, {rate:.0%} faults", file=sys.stderr)
         return Script(world, study, draw, rate, verbose=self.verbose, only_messages=only_messages)
