@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -118,3 +119,23 @@ def test_without_a_signal_the_handlers_come_back() -> None:
 
 def test_free_ports_are_free() -> None:
     assert 1024 <= free_port() <= 65535
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent was killed")
+def test_a_child_does_not_outlive_a_parent_that_was_killed() -> None:
+    program = (
+        "import os, sys, time\n"
+        "from fheval.flower.processes import Child\n"
+        "child = Child([sys.executable, '-c', 'import time; time.sleep(600)'], dict(os.environ))\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = Process.of(int(parent.stdout.readline()))
+        assert child is not None
+        parent.kill()
+        deadline = time.monotonic() + 30
+        while child.lives() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not child.lives()

@@ -180,7 +180,7 @@ class Script:
         return replies
 
     def _one(self, stage: Stage, name: str, data: bytes) -> bytes | None:
-        """One request and its reply: each is lost at the rate of faults, and as many arrive twice, or once more later."""
+        """One request and its reply: each is lost at the rate of faults, and as many come twice, or once more later."""
         if self.late and self.draw.random() < 0.5:
             self.ask(*self.late.pop(self.draw.randrange(len(self.late))))
         member = self.world.members[name]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -65,6 +67,19 @@ def descendants(pid: int) -> Iterator[Process]:
             yield from descendants(child)
 
 
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+_PR_SET_PDEATHSIG = 1
+
+
+def _end_with_parent() -> None:
+    """In a child, before its program starts: be told to stop when the parent is killed, who cannot say so any more.
+
+    What was left behind would hold the member's place, or the aggregator's, against the next start.
+    """
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
 class Child:
     """A program that runs until it ends or is stopped; what it prints goes to `output`, or our standard error."""
 
@@ -77,6 +92,7 @@ class Child:
             stdout=output,
             stderr=output,
             start_new_session=True,
+            preexec_fn=_end_with_parent,
         )
         self._family: list[Process] = []
         self.pid = self._process.pid
