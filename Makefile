@@ -78,6 +78,11 @@ databases: setup-main ## a real PostgreSQL with five million rows; Debian's pack
 	else echo "PostgreSQL is missing and was not installed: its tests will be skipped"; fi
 	$(PYTHON) -m pytest -s tests/databases
 
+.PHONY: examples
+examples: setup-main ## the paper's pipeline: models trained with Flower, a private AUC after every round, in .venv-examples
+	@$(BOOTSTRAP) tools/setup.py --examples
+	.venv-examples/bin/python tools/examples.py
+
 statistics: setup-main ## the attack command, ablations, and attacks whose rates are counted
 	$(PYTHON) -m pytest $(PYTEST_OPTIONS) $(addprefix tests/adversary/test_,ablation.py attack_command.py several_fields.py small_field.py guessing.py nudging.py)
 
@@ -127,6 +132,7 @@ lock: ## write the lock files anew from pyproject.toml and lab/pyproject.toml
 	$(UV_COMPILE) --universal --python-version 3.11 \
 	  --extra openfhe --extra flower --extra databases --extra baselines --extra dev --extra lock \
 	  --output-file locks/venv.txt
+	$(UV_COMPILE) --universal --python-version 3.11 --extra flower --extra examples --output-file locks/examples.txt
 	$(UV_COMPILE) --python-version 3.10 --python-platform x86_64-manylinux_2_35 \
 	  --extra openfhe --extra dev \
 	  --output-file locks/venv-openfhe.txt

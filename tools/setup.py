@@ -2,9 +2,10 @@
 
 `.venv` has everything that loads on Python 3.11 to 3.14. Where the engine `openfhe` does not load there and a
 Python 3.10 is found, `.venv-openfhe` has the core with that engine. Both are installed from lock files with
-hashes, and fheval and its laboratory are then installed from this folder. With --docs there is also `.venv-docs`, which
-builds the documentation site and has nothing of fheval in it. A second run does nothing unless a lock, a project file
-or the interpreter has changed.
+hashes, and fheval and its laboratory are then installed from this folder. With --examples there is `.venv-examples`
+alone, which has what the apps in examples/ train with; with --docs there is also `.venv-docs`, which builds the
+documentation site and has nothing of fheval in it. A second run does nothing unless a lock, a project file or the
+interpreter has changed.
 
 This is the first thing to run on a fresh machine, so it needs nothing but some Python from 3.8 on.
 """
@@ -294,10 +295,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--main-only", action="store_true", help="make .venv and leave .venv-openfhe alone")
     parser.add_argument("--docs", action="store_true", help="make .venv-docs as well")
+    parser.add_argument("--examples", action="store_true", help="make .venv-examples alone, for the apps in examples/")
     options = parser.parse_args()
     with (ROOT / "pyproject.toml").open() as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)  # two runs at once would install into each other
         try:
+            if options.examples:
+                make(Environment(".venv-examples", "locks/examples.txt", choose_main()))
+                return 0
             engines = make(Environment(".venv", "locks/venv.txt", choose_main()))
             if engines["openfhe"] and not options.main_only:
                 make_openfhe()

@@ -21,6 +21,7 @@ EXTRAS = {**PRODUCT["optional-dependencies"], **LAB["optional-dependencies"]}
 # Lock file, the Pythons that it is for, and the extras of both distributions that it holds.
 LOCKS = {
     "venv.txt": (("3.11", "3.12", "3.13", "3.14"), ("openfhe", "flower", "databases", "baselines", "dev", "lock")),
+    "examples.txt": (("3.11", "3.12", "3.13", "3.14"), ("flower", "examples")),
     "venv-openfhe.txt": (("3.10",), ("openfhe", "dev")),
 }
 SAME_VERSION = f"fheval=={__version__}"

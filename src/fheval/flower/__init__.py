@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fheval.flower.simulated import Trial, trial
-    from fheval.flower.training import PrivateMetrics, attach, deposit
+    from fheval.flower.training import PrivateMetrics, attach, deposit, error_of
 
-__all__ = ["VAULT_SOCKET", "PrivateMetrics", "Trial", "attach", "deposit", "trial"]
+__all__ = ["VAULT_SOCKET", "PrivateMetrics", "Trial", "attach", "deposit", "error_of", "trial"]
 
 # What a SuperNode's configuration calls the path of the vault's socket. It stands here because the shim, which the
 # aggregator's code may replace, must not load the module that starts SuperNodes.
@@ -22,6 +22,7 @@ _HOMES = {
     "PrivateMetrics": "training",
     "attach": "training",
     "deposit": "training",
+    "error_of": "training",
 }
 
 

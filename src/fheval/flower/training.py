@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from numpy.typing import ArrayLike
 
 from fheval.aggregator.orders import Order, Post, Summary, carry_out
 from fheval.consortium import load_aggregator_kit
+from fheval.drawing.figures import fragment
+from fheval.drawing.plots import Axis, Series, plot
 from fheval.errors import ConfigError, FhevalError
 from fheval.evaluation import Row
 from fheval.evaluation.shown import flat_metrics
@@ -140,6 +142,24 @@ class PrivateMetrics(Strategy):
         metrics.update(as_metrics(told.numbers.rows))
         return metrics
 
+    def plot(self, metric: str = "auc", **beside: Mapping[int, float]) -> str:
+        """A metric by training round, with its interval, as a piece of HTML; `beside` has other lines by name."""
+        rows = {number: row for number, rows in self.results.items() for row in rows if row.metric == metric}
+        rounds = [number for number, row in rows.items() if row.value is not None]
+        private = Series(
+            "private",
+            tuple((float(number), float(rows[number].value or 0.0)) for number in rounds),
+            spread=tuple((low, high) for number in rounds for low, high in [_ends(rows[number])]),
+        )
+        others = [
+            Series(name, tuple((float(number), value) for number, value in line.items()), reference=True)
+            for name, line in beside.items()
+        ]
+        caption = "Bars are the intervals of the private metric, or how far its release may be off."
+        return fragment(
+            plot([private, *others], Axis("training round"), Axis(metric), title=metric, caption=caption, values=True)
+        )
+
     def summary(self) -> None:
         self.strategy.summary()
 
@@ -166,6 +186,20 @@ class PrivateMetrics(Strategy):
         nodes = ask_names(grid, order)
         post = Post(FlowerExchange(grid, nodes, order.timeout))
         return carry_out(order, kit, sorted(nodes), post, kit.directory / "keys")
+
+
+def _ends(row: Row) -> tuple[float, float]:
+    """The interval of a number or, where it has none, what rounding and binning leave open."""
+    if row.low is not None and row.high is not None:
+        return row.low, row.high
+    value, open_ = row.value or 0.0, error_of(row)
+    return value - open_, value + open_
+
+
+def error_of(row: Row) -> float:
+    """How far a released number may be from that of the pooled scores themselves: its rounding and its binning."""
+    rounding = row.precision if isinstance(row.precision, float) else 0.0
+    return rounding + (row.binning or 0.0)
 
 
 def as_metrics(rows: Iterable[Row]) -> dict[str, float]:

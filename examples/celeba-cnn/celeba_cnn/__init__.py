@@ -1,0 +1,1 @@
+"""A CNN on CelebA's faces, trained federatedly, with a private AUC after every round."""
