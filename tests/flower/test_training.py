@@ -24,9 +24,15 @@ from sklearn.metrics import roc_auc_score
 
 import fheval.flower
 from fheval import ConfigError, InputError
-from fheval.flower.records import ACTION
+from fheval.consortium import load_kit
+from fheval.engines import load_engine
+from fheval.flower.records import ACTION, pack
 from fheval.flower.training import SCORES_FOLDER
+from fheval.party.accepted import AcceptedStudies
+from fheval.party.core import VaultCore, utc_now
+from fheval.party.ledger import Ledger
 from flower.app_grid import AppGrid
+from flower.parties import make_parties
 
 pytestmark = pytest.mark.usefixtures("_as_an_app")
 
@@ -254,3 +260,38 @@ def run_app(app: Path, home: Path, *, parties: int, settings: Sequence[str] = ()
         return subprocess.run(log, env=environment, capture_output=True, text=True, timeout=500).stdout
     finally:
         child.stop()
+
+
+def test_a_deployment_asks_for_a_signed_study_by_its_name(tmp_path: Path) -> None:
+    """With the aggregator's kit and vaults that have accepted the study; members alone learn this one."""
+    parties = make_parties(tmp_path, 3)
+    engine = load_engine()
+
+    def door(context: Context, request: bytes) -> bytes:
+        place = parties.root / parties.members[int(context.node_config["partition-id"])]
+        with Ledger.open(place / "ledger.db") as ledger, AcceptedStudies.open(place / "studies.db") as studies:
+            kit = load_kit(place / "kit", now=utc_now())
+            return VaultCore(kit, ledger, studies, {engine.name: engine}).handle(request)
+
+    strategy = fheval.flower.PrivateMetrics(FedAvg(), "padded", parties.root / "hub")
+    strategy._grid = cast(Any, TrainingGrid(fheval.flower.attach(ClientApp(), door), parties=3))
+    for _ in range(2):
+        assert strategy.aggregate_evaluate(1, []) is None
+    for name in parties.members:
+        verdicts = parties.verdicts(name)
+        assert len(verdicts) == 2
+        assert verdicts[-1] is not None
+        ratio = verdicts[-1].ratios[0]
+        assert ratio is not None
+        assert float(ratio) == pytest.approx(parties.pooled(), abs=1e-4)
+
+
+def test_a_deployment_relays_to_the_socket_that_its_supernode_names(tmp_path: Path, caplog: Any) -> None:
+    """Without a socket, or with one that nobody listens at, the server gets an empty record and the log has why."""
+    app = fheval.flower.attach(ClientApp())
+    message = Message(pack(b"request"), dst_node_id=1, message_type=f"query.{ACTION}")
+    message.metadata.__dict__["_message_id"] = "1"
+    for context in (context_of(), context_of(vault=str(tmp_path / "none.sock"))):
+        reply = app(message, context)
+        assert list(reply.content.config_records) == ["failed"]
+    assert "does not know its vault" in caplog.text
