@@ -27,7 +27,7 @@ IMAGES = 300  # of each party, for training and again for evaluation
 ATTRIBUTE = "Smiling"
 BATCH, EPOCHS, RATE = 20, 4, 1e-3
 
-TRIAL = fheval.flower.trial(metrics="auc", ci=0.95, replicates=100)
+TRIAL = fheval.flower.trial(metrics="auc", ci=0.95, replicates=50, decision_points=400)
 
 Weights = list[NDArray[Any]]
 

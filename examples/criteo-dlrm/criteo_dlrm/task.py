@@ -27,7 +27,7 @@ BOTTOM, TOP = (NUMBERS, 32, WIDTH), ((CATEGORIES + 1) * CATEGORIES // 2 + WIDTH,
 ROWS = 2000  # of each party, for training and again for evaluation
 BATCH, EPOCHS, RATE = 100, 1, 0.05
 
-TRIAL = fheval.flower.trial(metrics="auc", ci=0.95, replicates=100)
+TRIAL = fheval.flower.trial(metrics="auc", ci=0.95, replicates=50, decision_points=400)
 
 Weights = list[NDArray[Any]]
 
