@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,8 @@ import pytest
 
 from direct.crowd import STUDY, found, names_of, relay_of
 from direct.test_streams import ARRIVAL, PATH
+from fheval.aggregator.orders import Order, Summary
+from fheval.direct.service import ask_round
 from fheval.flower.processes import free_port
 from flower.loopback import FHEVAL
 
@@ -63,18 +64,18 @@ class Crowd:
     def connected(self) -> int:
         return int(self.figure("members_connected"))
 
-    def round(self, *options: str) -> dict[str, Any]:
-        place = ("--kit", str(self.root / "hub"), "--state", str(self.root / "state"), "--study", STUDY)
-        done = subprocess.run(
-            [FHEVAL, "aggregator", "evaluate", *place, "--timeout", "300", "--json", "-", *options],
-            capture_output=True,
-            text=True,
-            timeout=900,
-            check=False,
+    def round(self, members: Sequence[str] | None = None, *, begin_anew: bool = False) -> Summary:
+        """A round among these, or all; asked as `fheval aggregator evaluate` asks for it."""
+        order = Order(
+            kit=str(self.root / "hub"),
+            members=tuple(members or names_of(MEMBERS)),
+            study=STUDY,
+            engine=None,
+            timeout=300.0,
+            patience=20.0,
+            begin_anew=begin_anew,
         )
-        assert done.returncode == 0, done.stderr[-2000:]
-        summary: dict[str, Any] = json.loads(done.stdout)
-        return summary
+        return ask_round(self.root / "state", order, lambda _: None)
 
 
 def until(holds: Any, seconds: float) -> None:
@@ -131,8 +132,8 @@ def show(capsys: pytest.CaptureFixture[str], words: str) -> None:
 def test_a_round_of_a_thousand_in_bounded_memory(crowd: Crowd, capsys: pytest.CaptureFixture[str]) -> None:
     idle = crowd.memory()
     summary = crowd.round()
-    assert len(summary["roster"]) == MEMBERS
-    took, most = summary["seconds"]["total"], crowd.memory("VmHWM")
+    assert len(summary.roster) == MEMBERS
+    took, most = summary.seconds["total"], crowd.memory("VmHWM")
     show(
         capsys,
         f"{MEMBERS} members: {took:.1f} s, {1000 * took / MEMBERS:.1f} ms a member, all vaults on this machine; "
@@ -143,13 +144,12 @@ def test_a_round_of_a_thousand_in_bounded_memory(crowd: Crowd, capsys: pytest.Ca
 
 def test_fifty_rounds_leave_the_hub_as_it_was(crowd: Crowd, capsys: pytest.CaptureFixture[str]) -> None:
     """Among a few, while all stay connected; the first rounds fill caches."""
-    few = [word for name in names_of(MEMBERS)[:FEW] for word in ("--member", name)]
-    crowd.round("--begin-anew", *few)
-    for _ in range(4):
-        crowd.round(*few)
+    few = names_of(MEMBERS)[:FEW]
+    for _ in range(5):
+        crowd.round(few, begin_anew=True)
     before, files = crowd.memory(), crowd.files()
     for _ in range(ROUNDS):
-        crowd.round(*few)
+        crowd.round(few)
     grown = crowd.memory() - before
     show(capsys, f"{ROUNDS} rounds among {FEW} of {MEMBERS}: the hub grew by {grown >> 10} kB")
     assert grown < MOST_GROWTH
