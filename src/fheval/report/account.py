@@ -250,6 +250,8 @@ def _worked(seconds: Mapping[str, float], role: str) -> str:
 
 def revealed(study: Study, result: Result) -> str:
     """What the numbers themselves give away to those who see them."""
+    if result.privacy is not None:
+        return f"Counts under noise, which hides any one row: {privacy_in_words(result.privacy)}."
     if result.curves:
         return "The counts themselves, by consent of all parties: the study says so."
     if study.precision is None:
