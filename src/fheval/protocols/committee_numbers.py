@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from fheval.protocols.base import Stage
 from fheval.protocols.padding import packed_size
 from fheval.protocols.pairwise import PairPlan
 from fheval.protocols.release import exact_primes
-from fheval.protocols.round import Batch, PartySecrets, Round
+from fheval.protocols.round import Batch, Denominator, PartySecrets, Round
 from fheval.protocols.two_blinders import HalfBlinding, TwoBlinders
 from fheval.secrets import derive, expand, residues
 
@@ -49,7 +49,7 @@ class Layout:
         if round_.precision is None:
             primes = exact_primes(max(bounds))
         else:
-            rounded = TwoBlinders.plan(bounds, round_.precision, round_.denominators)
+            rounded = _planned(tuple(bounds), round_.precision, round_.denominators)
             primes = rounded.primes
         plan = PairPlan.of(round_.forms, rounded is not None, bfv_linear(primes[0]).slots)
         shown = packed_size(round_.batch.size) * len(round_.parties)
@@ -84,6 +84,12 @@ class Layout:
     def mix_stages(self) -> tuple[Stage, ...]:
         """The stages in which uploads are shown."""
         return Stage.MIX.parts[: len(self.parts)]
+
+
+@lru_cache(maxsize=16)
+def _planned(bounds: tuple[int, ...], precision: float, denominators: tuple[Denominator, ...]) -> TwoBlinders:
+    """The release of a round, which every step asks for again."""
+    return TwoBlinders.plan(bounds, precision, denominators)
 
 
 class OwnNumbers:
