@@ -56,6 +56,14 @@ def test_it_is_told_what_leader_and_checkers_have_signed(trial: Trial, protocol:
     assert row.value == pytest.approx(trial.pooled(), abs=1e-4)
 
 
+def test_of_a_committee_all_members_tell(trial: Trial) -> None:
+    told = play(trial, "committee", checkers=(), leaders=NAMES[:3])
+    assert told is not None
+    assert told.numbers is not None
+    assert told.by == NAMES[:3]
+    assert told.numbers.rows[0].value == pytest.approx(trial.pooled(), abs=1e-4)
+
+
 def test_it_is_told_the_decimals_of_the_study_and_not_what_the_leader_sees(trial: Trial) -> None:
     told = play(trial, "padded-verified", precision=1e-2)
     assert told is not None
