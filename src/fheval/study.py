@@ -23,7 +23,7 @@ import numpy as np
 from fheval.counting import UNNAMED, Grid
 from fheval.counting.grid import DEFAULT_KIND, DEFAULT_POINTS, PLACED
 from fheval.errors import CapacityError, ConfigError, RemoteProtocolError
-from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE, Rule
+from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE
 from fheval.metrics.registry import Columns, Histogram, Inputs, Spec, parse_spec
 from fheval.metrics.resampling import LARGEST_WEIGHT
 from fheval.metrics.statistics import PROBABILITY_BITS, Calibration, Statistic
@@ -112,10 +112,10 @@ class Study(Message, frozen=True, kw_only=True):
     """What is asked and on what terms.
 
     Asked: `metrics` of `models` at the decision points of `grid`; `classes` names the labels of a multi-class task,
-    empty for labels 0 and 1; with `group_column` every group that is large enough (`minimum_group` at each of
-    `minimum_cohort` parties) is evaluated by itself as well. `interval` is the level of intervals around all numbers,
-    from `replicates` resamples of rows, or of whole clusters with `by_cluster`. `target_range` is the public range of
-    true and predicted values in a regression. `release` "curve" asks for the global counts instead of metrics.
+    empty for labels 0 and 1; with `group_column` every one of the `groups` that is large enough (`minimum_group` at
+    each of `minimum_cohort` parties) is evaluated by itself as well. `interval` is the level of intervals around all
+    numbers, from `replicates` resamples of rows, or of whole clusters with `by_cluster`. `target_range` is the public
+    range of true and predicted values in a regression. `release` "curve" asks for the global counts instead of metrics.
 
     `release` "noisy-curve" asks for counts under noise that hides every row, or every cluster of up to
     `most_rows_per_cluster` with `by_cluster`: they are `epsilon`-differentially private or, where `delta` is given and
@@ -295,14 +295,14 @@ class Study(Message, frozen=True, kw_only=True):
         return tuple(spec for spec in self.specs if several and spec.metric.binning is not None)
 
     @property
-    def group_rule(self) -> Rule:
-        """What makes a group large enough to be released."""
-        return Rule(minimum_size=self.minimum_group, minimum_parties=self.minimum_cohort)
-
-    @property
     def releases_counts(self) -> bool:
         """Whether counts are released, under noise or not, instead of ratios."""
         return self.release != "ratios"
+
+    @property
+    def hides_groups(self) -> bool:
+        """Whether groups that are small are not released: noise hides them by itself."""
+        return bool(self.groups) and self.release != "noisy-curve"
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -349,15 +349,15 @@ class Study(Message, frozen=True, kw_only=True):
         labels: Sequence[str | None] = self.classes or (None,)
         return [Slice(*each) for each in product(self.models, labels, (None, *groups))]
 
-    def number_of_slices(self, groups: Sequence[str] = ()) -> int:
-        """How many there are, without listing them: names cost the sender little, and their products much."""
-        return len(self.models) * (len(self.classes) or 1) * (1 + len(groups))
+    def number_of_slices(self) -> int:
+        """How many are counted, without listing them: names cost the sender little, and their products much."""
+        return len(self.models) * (len(self.classes) or 1) * (1 + len(self.groups))
 
     def evaluations(self, groups: Sequence[str] = ()) -> list[Evaluation]:
         """All metrics of all slices, in the order of the forms; the forms of binning errors follow."""
         return [Evaluation(spec, where) for spec, where in product(self.specs, self.slices(groups))]
 
-    def batch(self, groups: Sequence[str] = ()) -> Batch:
+    def batch(self) -> Batch:
         """The table that every party counts, and how all released numbers are read from it."""
         samples = self.max_samples * (LARGEST_WEIGHT if self.replicates else 1)
         summed = any(spec.metric.probabilities or spec.metric.targets for spec in self.specs)
@@ -367,7 +367,7 @@ class Study(Message, frozen=True, kw_only=True):
         columns = Columns(statistics)
         batch = Batch(
             width=sum(statistic.width for statistic in statistics),
-            slices=self.number_of_slices(groups),
+            slices=self.number_of_slices(),
             lines=1 + self.replicates,
             readings=(
                 *(spec.metric.reading(columns, self.inputs(spec), samples) for spec in self.specs),
@@ -404,16 +404,13 @@ class Study(Message, frozen=True, kw_only=True):
         """Those of the parties who may lead a round."""
         return [party for party in parties if not self.leaders or party in self.leaders]
 
-    def call(
-        self, rng: Randomness, *, engine: str, parties: Sequence[str], leader: str, groups: Sequence[str] = ()
-    ) -> RoundCall:
+    def call(self, rng: Randomness, *, engine: str, parties: Sequence[str], leader: str) -> RoundCall:
         return RoundCall(
             id=new_round_id(rng),
             study=self.hash(),
             engine=engine,
             parties=tuple(parties),
             leader=leader,
-            groups=self.groups or tuple(groups),
         )
 
     def round(self, call: RoundCall) -> Round:
@@ -425,8 +422,6 @@ class Study(Message, frozen=True, kw_only=True):
                 culprit=AGGREGATOR,
             )
         self._require_room(len(call.parties))
-        if self.releases_counts and call.groups != self.groups and self.release == "noisy-curve":
-            raise StudyError("The round has other groups than the study names. Ask for these.")
         curve = self.releases_counts
         if curve and self.max_samples << PROBABILITY_BITS >= PRIME // 2:
             raise CapacityError(f"Sums over {self.max_samples} samples do not fit a curve's counts. Lower max_samples.")
@@ -434,8 +429,10 @@ class Study(Message, frozen=True, kw_only=True):
         return Round(
             **msgspec.structs.asdict(call),
             protocol=self.protocol,
-            batch=None if curve else self.batch(call.groups),
-            sums=self.number_of_slices(call.groups) * width,
+            groups=self.groups,
+            batch=None if curve else self.batch(),
+            sums=self.number_of_slices() * width,
+            slices=self.number_of_slices(),
             precision=self.precision,
             minimum_cohort=self.minimum_cohort,
             max_samples=self.max_samples,
@@ -554,11 +551,19 @@ def _require_enough(level: float, replicates: int) -> None:
 
 
 def _check_asked(study: Study) -> None:
-    for noun, names in (("metric", tuple(map(str, study.specs))), ("model", study.models), ("class", study.classes)):
+    named = (
+        ("metric", tuple(map(str, study.specs))),
+        ("model", study.models),
+        ("class", study.classes),
+        ("group", study.groups),
+    )
+    for noun, names in named:
         if len(set(names)) != len(names):
             raise StudyError(f"A {noun} is named twice in {', '.join(map(repr, names))}. Name each once.")
     if not study.metrics or not study.models:
         raise StudyError("A study needs at least one metric and one model.")
+    if study.groups and (study.group_column is None or not all(study.groups)):
+        raise StudyError("A study that names groups says in which column they are, and each has a name.")
     if not 1 <= study.minimum_group <= MOST_SAMPLES:
         raise StudyError(f"A minimum group of {study.minimum_group} makes no sense. Use a number such as 20.")
     if len(study.classes) == 1:
@@ -585,7 +590,7 @@ def _check_asked(study: Study) -> None:
 def _check_noise(study: Study) -> None:
     """Refuse noise without its terms, terms without noise, and what a histogram under noise does not give."""
     if study.release != "noisy-curve":
-        absent = {"epsilon": None, "delta": None, "colluding": 1, "most_rows_per_cluster": None, "groups": ()}
+        absent = {"epsilon": None, "delta": None, "colluding": 1, "most_rows_per_cluster": None}
         for name, value in absent.items():
             if getattr(study, name) != value:
                 raise StudyError(f'{name} goes with release = "noisy-curve". Leave it out, or ask for that.')
@@ -605,8 +610,6 @@ def _check_noise(study: Study) -> None:
         raise StudyError("Noise hides clusters of a known size. Set by_cluster and most_rows_per_cluster together.")
     if (study.group_column is None) != (not study.groups):
         raise StudyError("Noise hides how many rows a group has, and not which groups there are. Name the groups.")
-    if len(set(study.groups)) != len(study.groups) or not all(study.groups):
-        raise StudyError("A group has no name, or is named twice. Name each once.")
     _ = study.noise
 
 
@@ -628,6 +631,9 @@ def _check_terms(study: Study) -> None:
             f"{study.protocol} computes one AUC a round. Use {others} for other metrics, models, classes, groups and "
             "intervals."
         )
+    if study.group_column is not None and study.release != "noisy-curve" and not protocol.groups:
+        others = " or ".join(each.name for each in PROTOCOLS.values() if each.groups)
+        raise StudyError(f"{study.protocol} has no way to leave out small groups. Use {others}, or ask for none.")
     options = {option.name: option for option in protocol.options}
     for name, value in study.options:
         if name not in options:

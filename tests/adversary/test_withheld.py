@@ -44,7 +44,7 @@ STUDY = Study.of(metrics=["recall", "accuracy"], interval=0.95, protocol="padded
 
 def test_a_number_that_did_not_come_is_not_verified() -> None:
     verdict = verdict_of(STUDY, 0, first_too=True)
-    rows = result_rows(STUDY, (), verdict)
+    rows = result_rows(STUDY, verdict)
     recall, accuracy = rows
     assert (recall.value, recall.verified) == (None, False)
     assert recall.error is not None
@@ -52,12 +52,12 @@ def test_a_number_that_did_not_come_is_not_verified() -> None:
     assert (accuracy.value, accuracy.verified) == (0.75, True)
     assert recall.to_dict()["verified"] is False
     assert all_verified(verdict, rows) is False
-    assert all_verified(verdict_of(STUDY, 0), result_rows(STUDY, (), verdict_of(STUDY, 0))) is True
+    assert all_verified(verdict_of(STUDY, 0), result_rows(STUDY, verdict_of(STUDY, 0))) is True
 
 
 @pytest.mark.parametrize(("lost", "interval"), [(0, True), (160, True), (161, False), (199, False), (200, False)])
 def test_an_interval_takes_the_resamples_that_its_level_needs(lost: int, interval: bool) -> None:
-    recall, accuracy = result_rows(STUDY, (), verdict_of(STUDY, lost))
+    recall, accuracy = result_rows(STUDY, verdict_of(STUDY, lost))
     assert (recall.low is not None) is interval
     assert (accuracy.low, accuracy.note) == (0.75, None)
     if lost:
@@ -101,10 +101,10 @@ def test_without_the_rules_both_would_be_certified(monkeypatch: pytest.MonkeyPat
     """An interval of width 0 from one resample of 200, and a number that did not come beside "verified"."""
     monkeypatch.setattr(Estimate, "carries", lambda *_: True)
     monkeypatch.setattr(result, "_with_state", lambda row, verified: replace(row, verified=verified))
-    recall, _ = result_rows(STUDY, (), verdict_of(STUDY, 199))
+    recall, _ = result_rows(STUDY, verdict_of(STUDY, 199))
     assert (recall.low, recall.high, recall.verified) == (0.75, 0.75, True)
     withheld = verdict_of(STUDY, 0, first_too=True)
-    assert all_verified(withheld, result_rows(STUDY, (), withheld)) is True
+    assert all_verified(withheld, result_rows(STUDY, withheld)) is True
 
 
 @pytest.mark.parametrize("guarded", [True, False])

@@ -117,7 +117,7 @@ def test_every_metric_of_a_study_is_that_of_the_file(tmp_path: Path, server: Ser
     )
     query = table(query_file(tmp_path, server, "SELECT * FROM scores"))
     streamed, file = (
-        count_share(study, (), source, "icu", SystemRandomness()) for source in (query, TableFile(parquet, COLUMNS))
+        count_share(study, source, "icu", SystemRandomness()) for source in (query, TableFile(parquet, COLUMNS))
     )
     assert streamed.rows == file.rows == ROWS
     assert streamed.contribution.table.tolist() == file.contribution.table.tolist()
@@ -147,7 +147,7 @@ from fheval.secrets import SystemRandomness
 from fheval.study import Study
 query = read_query(sys.argv[1]).table(TableColumns(label="died", models=("risk",)))
 study = Study.of(metrics=("auc", "brier"), models=("risk",), max_samples=10_000_000)
-count_share(study, (), query, "icu", SystemRandomness())
+count_share(study, query, "icu", SystemRandomness())
 super(TableQuery, query).count(Grid.wide(1000))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """

@@ -80,8 +80,7 @@ def a_study(points: int = POINTS, **others: Any) -> Study:
 
 def computed(study: Study, parties: Sequence[Party]) -> dict[str, float | None]:
     shares = [
-        tally_party(study, (), [Table.of(*party)], derive(Secret(bytes(32)), "test")).contribution()
-        for party in parties
+        tally_party(study, [Table.of(*party)], derive(Secret(bytes(32)), "test")).contribution() for party in parties
     ]
     found: dict[str, float | None] = {}
     values = ratios(study.batch(), shares)
@@ -165,14 +164,14 @@ def test_metrics_of_a_group_are_those_of_its_rows(parties: list[Party], data: st
     wanted = ("accuracy@0.5", "precision@0.3", "brier")
     names = data.draw(st.sampled_from([["a"], ["a", "b"], ["a", "b", ""], ["c"]]))
     groups = [np.array([data.draw(st.sampled_from(names)) for _ in y], dtype=np.str_) for y, _ in parties]
-    study, published = a_study(metrics=wanted, group_column="g"), ("a", "b")
+    study = a_study(metrics=wanted, group_column="g", groups=("a", "b"))
     shares = [
-        tally_party(study, published, [Table.of(*party, groups=own)], derive(Secret(bytes(32)), "test")).contribution()
+        tally_party(study, [Table.of(*party, groups=own)], derive(Secret(bytes(32)), "test")).contribution()
         for party, own in zip(parties, groups, strict=True)
     ]
     y, s = pool(parties)
     everyone = np.concatenate(groups)
-    for each, value in zip(study.evaluations(published), ratios(study.batch(published), shares), strict=True):
+    for each, value in zip(study.evaluations(study.groups), ratios(study.batch(), shares), strict=True):
         group = each.where.group
         chosen = np.ones(len(y), dtype=bool) if group is None else everyone == group
         expected = metrics_oracle.pooled(str(each.spec), y[chosen], s[chosen])

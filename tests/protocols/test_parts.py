@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from fheval import wire
+from fheval import Table, wire
 from fheval.errors import CapacityError, RemoteProtocolError
+from fheval.evaluation import evaluate_study
 from fheval.protocols import padded
 from fheval.protocols.base import Stage
 from fheval.secrets import SystemRandomness
 from fheval.study import Study
+from fheval_lab.clear import ClearEngine
 from protocols.rounds import PADDED, Cast, a_round, contributions_of, curve, exact, layout_of, play, pooled
 
 COUNTS = [curve(40, 70), curve(0, 25), curve(9, 1)]
@@ -66,8 +69,18 @@ def test_a_stage_knows_its_parts() -> None:
 def test_a_study_of_many_numbers_needs_several_messages() -> None:
     """Two models, two groups and 200 resamples, as the first example of docs/metrics.md has them."""
     study = Study.of(
-        metrics=["auc", "f1@0.3", "log-loss"], models=["old", "new"], group_column="sex", interval=0.95,
-        decision_points=100,
+        metrics=["auc", "f1@0.3", "log-loss"], models=["old", "new"], group_column="sex", groups=["F", "M"],
+        interval=0.95, decision_points=100,
     )  # fmt: skip
-    call = study.call(SystemRandomness(), engine="clear", parties=["a", "b", "c"], leader="a", groups=["F", "M"])
+    call = study.call(SystemRandomness(), engine="clear", parties=["a", "b", "c"], leader="a")
     assert len(padded.Layout.of(study.round(call)).parts) > 1
+
+
+@pytest.mark.usefixtures("one_prime_a_message")
+def test_pads_of_few_groups_come_in_as_many_messages_as_those_of_all() -> None:
+    """The leader is asked as often as the study says, whatever it chose to give pads for."""
+    study = Study.of(metrics=["auc"], group_column="g", groups=["a", "b", "c", "d"], decision_points=30)
+    rng = np.random.default_rng(0)
+    tables = [Table.of(rng.integers(0, 2, 60), rng.random(60), groups=["a"] * 30 + ["b"] * 30) for _ in range(3)]
+    result = evaluate_study(study, tables, engine=ClearEngine())
+    assert [row.group for row in result.results if row.value is not None] == [None, "g=a", "g=b"]

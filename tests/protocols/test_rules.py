@@ -467,6 +467,7 @@ def test_every_change_of_a_round_changes_its_digest() -> None:
         {"groups": ("F",)},
         {"checkers": ("hospital-2",)},
         {"batch": None, "sums": 3},
+        {"slices": 2},
     ]
     assert {name for change in changes for name in change} == {each.name for each in fields(Round)}
     digests = [again(round_, **({"id": round_.id} | change)).digest for change in changes]

@@ -53,7 +53,7 @@ def weights(number: int, party: int) -> Stream:
 def private(parties: list[Rows], number: int) -> Estimate:
     """The estimate that a round gives before anything is rounded."""
     shares = [
-        tally_party(STUDY, (), [Table.of(*rows)], weights(number, index)).contribution()
+        tally_party(STUDY, [Table.of(*rows)], weights(number, index)).contribution()
         for index, rows in enumerate(parties)
     ]
     left, right = STUDY.batch().factors(np.sum([own.table for own in shares], axis=0))
@@ -116,7 +116,7 @@ def test_intervals_cover_the_truth_for_rare_outcomes_too(prevalence: float, rows
             labels = (rng.random(rows) < prevalence).astype(np.int64)
             logits = rng.normal(size=rows) + DISTANCE * labels - DISTANCE / 2 + np.log(prevalence / (1 - prevalence))
             table = Table.of(labels, 1 / (1 + np.exp(-logits)))
-            total = total + tally_party(study, (), [table], weights(number, party)).contribution().table
+            total = total + tally_party(study, [table], weights(number, party)).contribution().table
         left, right = batch.factors(total)
         products = (left.astype(np.float64) * right)[: auc.terms * batch.lines].reshape(batch.lines, auc.terms)
         values = products[:, : auc.numerator].sum(axis=1) / products[:, auc.numerator :].sum(axis=1)
@@ -133,7 +133,7 @@ def test_a_round_gives_the_resamples_that_the_parties_drew() -> None:
     rng = derive(Secret(bytes(32)), "round")
     round_ = STUDY.round(STUDY.call(rng, engine="clear", parties=names, leader=names[0]))
     contributions = {
-        name: tally_party(STUDY, (), [Table.of(*rows)], weights(0, index)).contribution()
+        name: tally_party(STUDY, [Table.of(*rows)], weights(0, index)).contribution()
         for index, (name, rows) in enumerate(zip(names, parties, strict=True))
     }
     verdict = play(PROTOCOLS[STUDY.protocol], ClearEngine(), round_, contributions, rng)

@@ -15,7 +15,7 @@ from sklearn.metrics import average_precision_score, precision_recall_curve, roc
 
 from fheval import ConfigError, Grid, RemoteProtocolError, Result, Table, VerificationFailed, evaluate
 from fheval.errors import CapacityError, CohortTooSmall, UndefinedMetric
-from fheval.evaluation import declaration, run
+from fheval.evaluation import run
 from fheval.evaluation.curves import Curve
 from fheval.metrics.registry import auc_batch
 from fheval.protocols import PROTOCOLS, curve, padding
@@ -127,7 +127,6 @@ def test_without_consent_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> Non
         raise AssertionError("something was sent")
 
     monkeypatch.setattr(run, "play", never)
-    monkeypatch.setattr(declaration, "encode", never)
     table = Table.of([1, 0] * 30, [0.9, 0.1] * 30, groups=["F", "M"] * 30)
     for options in ({}, {"allow_curves": False}, {"group_column": "sex"}):
         with pytest.raises(ConfigError, match="curves are not allowed"):
@@ -168,7 +167,7 @@ def secrets_of(party: str) -> PartySecrets:
 
 def submitted(round_: Round, name: str, own: NDArray[np.int64]) -> TaggedCounts:
     tags = released_by(round_.protocol).tags
-    return party_submit(round_, secrets_of(name), name, own, tags, name.encode() * 16)
+    return party_submit(round_, secrets_of(name), name, Contribution(own), tags, name.encode() * 16)
 
 
 def opened(round_: Round, sums: PaddedSums) -> list[int]:

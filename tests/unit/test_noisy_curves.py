@@ -244,7 +244,7 @@ def test_standard_errors_are_those_of_repeated_studies() -> None:
     tables = [Table.of(labels, scores)]
     from fheval.evaluation.tally import tally_party
 
-    counted = tally_party(study, (), tables, SystemRandomness()).contribution().table[0]
+    counted = tally_party(study, tables, SystemRandomness()).contribution().table[0]
     for name, (found, told) in deviations(study, counted / 100, names, 250).items():
         # A maximum, as of ks, scatters less than what it is the maximum of.
         assert told == pytest.approx(found, rel=0.2 if name != "ks" else 0.35), name

@@ -21,8 +21,8 @@ RNG = SystemRandomness()
 PARTIES = ("a", "b", "c")
 
 
-def round_of(study: Study, groups: tuple[str, ...] = ()) -> Any:
-    return study.round(study.call(RNG, engine="clear", parties=PARTIES, leader="a", groups=groups))
+def round_of(study: Study) -> Any:
+    return study.round(study.call(RNG, engine="clear", parties=PARTIES, leader="a"))
 
 
 # Canonical bytes
@@ -36,6 +36,8 @@ CHANGES: list[dict[str, Any]] = [
     {"models": ("old",)},
     {"classes": ("a", "b")},
     {"group_column": "sex"},
+    {"group_column": "sex", "groups": ("F",)},
+    {"group_column": "sex", "groups": ("F", "M")},
     {"minimum_group": 21},
     {"interval": 0.9, "replicates": 200},
     {"interval": 0.8, "replicates": 200},
@@ -366,12 +368,13 @@ def test_a_study_that_cannot_be_is_refused_in_python_too() -> None:
 
 
 def test_a_round_has_what_the_study_says_and_names_it_by_its_hash() -> None:
-    study = Study.of(protocol="padded-verified", runs=3, metrics=["auc", "f1"], minimum_cohort=2, group_column="sex")
-    round_ = round_of(study, ("F", "M"))
+    sexes: dict[str, Any] = {"group_column": "sex", "groups": ["F", "M"]}
+    study = Study.of(protocol="padded-verified", runs=3, metrics=["auc", "f1"], minimum_cohort=2, **sexes)
+    round_ = round_of(study)
     assert (round_.study, round_.protocol, round_.options) == (study.hash(), "padded-verified", (("runs", 3),))
     assert (round_.parties, round_.leader, round_.groups) == (PARTIES, "a", ("F", "M"))
     assert (round_.precision, round_.minimum_cohort, round_.max_samples) == (None, 2, 1 << 24)
-    assert round_.batch == study.batch(("F", "M"))
+    assert round_.batch == study.batch()
     assert len(round_.forms) == 3 * 3, "both metrics, and the error of one"
     assert study.round(round_.call) == round_
 
@@ -400,13 +403,14 @@ def test_a_curve_asks_for_sums_and_for_no_forms() -> None:
     round_ = round_of(study)
     assert round_.forms == ()
     assert round_.sums == sum(statistic.width for statistic in study.statistics())
-    assert round_of(msgspec.structs.replace(study, group_column="sex"), ("F",)).sums == 2 * round_.sums
+    assert round_of(msgspec.structs.replace(study, group_column="sex", groups=("F",))).sums == 2 * round_.sums
     with pytest.raises(CapacityError, match="Lower max_samples"):
         round_of(Study.of(release="curve", max_samples=1 << 30))
 
 
 def test_evaluations_come_in_the_order_of_the_forms() -> None:
-    study = Study.of(metrics=["auc", "f1"], models=["old", "new"], group_column="sex", interval=0.9, replicates=30)
+    sexes: dict[str, Any] = {"group_column": "sex", "groups": ["F"]}
+    study = Study.of(metrics=["auc", "f1"], models=["old", "new"], interval=0.9, replicates=30, **sexes)
     found = [(str(each.spec), each.where) for each in study.evaluations(("F",))]
     assert found[:4] == [
         ("auc", Slice("old", None, None)),
@@ -414,7 +418,7 @@ def test_evaluations_come_in_the_order_of_the_forms() -> None:
         ("auc", Slice("new", None, None)),
         ("auc", Slice("new", None, "F")),
     ]
-    assert len(study.batch(("F",)).forms) == len(found) * 31 + len(found) // 2
+    assert len(study.batch().forms) == len(found) * 31 + len(found) // 2
 
 
 def test_errors_of_a_study_are_the_packages_own() -> None:

@@ -196,8 +196,8 @@ def changing(monkeypatch: Patch, protocol: str, change: Callable[[NDArray[np.uin
     aggregator: Any = counts.aggregator
     honest = aggregator.result
 
-    def deviating(this: Any) -> PaddedSums:
-        sums: PaddedSums = honest(this)
+    def deviating(this: Any, *chosen: Any) -> PaddedSums:
+        sums: PaddedSums = honest(this, *chosen)
         total = UploadSum(this.round.sums * (1 + this.tags))
         total.add(sums.values, "test")
         (values,) = total.totals([PRIME])

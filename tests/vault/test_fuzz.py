@@ -22,7 +22,6 @@ fields: dict[str, st.SearchStrategy[Any]] = {
     "leader": st.sampled_from([*NAMES, "", "oak"]),
     "engine": st.sampled_from(["clear", "seal", ""]),
     "parties": st.permutations(NAMES).map(tuple),
-    "groups": st.sampled_from([(), (), ("f",)]),
     "study": st.binary(max_size=40),
 }
 

@@ -280,5 +280,5 @@ def test_numbers_that_make_no_sense_are_none(trial: Trial) -> None:
     study = trial.study(**RESAMPLED)
     round_ = trial.round(study, LEADER)
     told = Verdict(roster=NAMES, numbers=b"\0\0\0\3abc")
-    assert finish(study, round_, told) == Finished(ending=Ending.REFUSED)
+    assert finish(study, told) == Finished(ending=Ending.REFUSED)
     assert not FinishedTelling(study, round_).same(told, Verdict(roster=NAMES))

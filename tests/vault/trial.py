@@ -214,7 +214,7 @@ class Trial:
         """The numbers that a member holds after its newest round."""
         last = self.last(name)
         assert last.verdict is not None
-        return finish(last.study, last.round, last.verdict).rows
+        return finish(last.study, last.verdict).rows
 
     def pooled(self, names: Sequence[str] = NAMES) -> float:
         """The AUC over these members' data."""

@@ -47,7 +47,7 @@ STUDIES: dict[str, list[Any]] = {
         "sepsis-2026", ["logit", 300, "logit", []], ["auc", "recall@0.3"], ["old", "new"], ["a", "b", "ü"],
         "sex", 40, 0.95, 500, True, [-1.5, 1e6], "ratios", "padded-verified", [["runs", 3]], None, 5, 1 << 33,
         1000, 20, 2_000_000, 12, 604800, "2031-12-31", "members and aggregator", "counts", ["north", "west"],
-        ["east"], None, None, 1, None, [],
+        ["east"], None, None, 1, None, ["F", "M"],
     ],
     "a curve": [
         "", ["explicit", 3, "any", [4.0, 0.0, -4.0]], ["auc"], ["one model"], [], None, 20, None, 0, False, None,
@@ -67,28 +67,28 @@ MAP = [[1, 4], [1, 1, 2, 3], [1, 1, -1, 2]]
 # The sum of all, and nothing, which is zero times C_0.
 TOTAL = [[1, 2], [3, 0], [1, 0]]
 
-# A round as a list of its fields: id; hash of the study; protocol; engine; parties; leader; groups; batch; sums;
-# precision; minimum cohort; bound on samples; options; who checks; noise (its kind, its scale, honest parties). A batch
+# A round as a list of its fields: id; hash of the study; protocol; engine; parties; leader; groups; batch; sums; slices
+# of them; precision; minimum cohort; bound on samples; options; checkers; noise (kind, scale, honest parties). A batch
 # is its columns, slices, lines and readings: form (products above and below, magnitude, proper, scale in bits, most),
 # both maps, whether of resamples, too.
 ROUNDS: dict[str, list[Any]] = {
     "an AUC": [
         "00" * 16, "an AUC", "padded", "openfhe", PARTIES, "east", [],
-        [3, 1, 1, [[[1, 1, 1 << 47, True, 0, 0], MAP, TOTAL, True]]], 0, 1e-4, 3, 1 << 24, [], [], None,
+        [3, 1, 1, [[[1, 1, 1 << 47, True, 0, 0], MAP, TOTAL, True]]], 0, 1, 1e-4, 3, 1 << 24, [], [], None,
     ],
     "two groups and a long bound": [
         "5f" * 16, "everything", "padded-verified", "seal", PARTIES, "north", ["F", "M"],
         [3, 18, 501, [[[1, 1, 1 << 61, True, 4, 0], MAP, MAP, True], [[1, 1, 7, False, 0, 5], TOTAL, MAP, False]]],
-        0, None, 5, 1 << 33, [["runs", 3]], ["north", "west"], None,
+        0, 18, None, 5, 1 << 33, [["runs", 3]], ["north", "west"], None,
     ],
-    "counts": ["0a" * 16, "a curve", "padded", "seal", PARTIES, "west", [], None, 24, 1e-4, 3, 1000, [], [], None],
+    "counts": ["0a" * 16, "a curve", "padded", "seal", PARTIES, "west", [], None, 24, 1, 1e-4, 3, 1000, [], [], None],
     "counts under noise": [
-        "0c" * 16, "a noisy curve", "padded", "seal", PARTIES, "west", ["F", "M"], None, 246, 1e-4, 2, 1000, [], [],
+        "0c" * 16, "a noisy curve", "padded", "seal", PARTIES, "west", ["F", "M"], None, 246, 3, 1e-4, 2, 1000, [], [],
         ["laplace", 0.15, 10],
     ],
     "a choice": [
         "0b" * 16, "an AUC", "paper-semi-honest", "seal", [f"party-{number}" for number in range(20)], "party-7", [],
-        [3, 1, 1, [[[1, 1, 1 << 47, True, 0, 0], TOTAL, TOTAL, True]]], 0, None, 3, 1 << 24,
+        [3, 1, 1, [[[1, 1, 1 << 47, True, 0, 0], TOTAL, TOTAL, True]]], 0, 1, None, 3, 1 << 24,
         [["packing", "compact"]], [], None,
     ],
 }  # fmt: skip

@@ -162,6 +162,15 @@ def accept(
             rich_help_panel=_COLUMNS,
         ),
     ] = None,
+    group_column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column of the groups that the study names, where it is called otherwise than in the study.",
+            show_default=False,
+            rich_help_panel=_COLUMNS,
+        ),
+    ] = None,
     cluster_column: Annotated[
         str | None,
         typer.Option(
@@ -196,6 +205,7 @@ def accept(
         models=_models(asked, score_column),
         classes=_by_name("--class", class_),
         cluster=cluster_column,
+        group=group_column,
     )
     if not offer(files, member, acceptance_of(signed, data, columns, lineage), yes=yes):
         raise typer.Exit(1)

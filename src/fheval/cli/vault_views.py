@@ -103,8 +103,8 @@ def _round_json(each: History) -> dict[str, Any]:
     }
     if verdict is None or verdict.ending is not Ending.RELEASED:
         return content
-    told = finish(each.study, round_, verdict)
-    return content | {"checked": verdict.checked} | told.to_dict(each.study, round_.groups)
+    told = finish(each.study, verdict)
+    return content | {"checked": verdict.checked} | told.to_dict(each.study, verdict.groups)
 
 
 def result_of(each: History) -> Result:
@@ -112,7 +112,7 @@ def result_of(each: History) -> Result:
     round_, study, verdict = each.round, each.study, each.verdict
     if verdict is None or verdict.ending is not Ending.RELEASED:
         raise ConfigError(f"Round {round_.id} has released nothing here: {_state(each)}. See: fheval vault rounds")
-    told = finish(study, round_, verdict)
+    told = finish(study, verdict)
     return Result(
         protocol=round_.protocol,
         engine=round_.engine,
@@ -202,7 +202,7 @@ def _state(each: History) -> str:
 def _results(each: History) -> Text:
     if each.verdict is None:
         return Text()
-    told = finish(each.study, each.round, each.verdict)
+    told = finish(each.study, each.verdict)
     lines = [row_line(each.round.protocol, row) for row in told.rows]
     confidence = each.study.interval
     if lines and confidence is not None:

@@ -87,9 +87,11 @@ def check_study(study: Study, policy: Policy) -> None:
 
 def require_playable(study: Study, round_: Round) -> None:
     """Refuse a round that no vault plays, whatever its data; a `ConfigError` or `EngineError` says why."""
-    if study.group_column is not None or round_.groups:
-        # Whether a group is large enough, parties declare to the leader in an exchange that these rounds do not have.
-        raise ConfigError("The study asks for groups, which a vault does not answer about: small ones would show.")
+    if study.group_column is not None and not study.groups:
+        raise ConfigError(
+            f"The study groups by {study.group_column!r} and names no groups. Name them, such as "
+            'groups = ["F", "M"]: nobody may look into the data for them.'
+        )
     if study.replicates > MOST_RESAMPLES:
         raise ConfigError(f"The study asks for {study.replicates} resamples; {MOST_RESAMPLES} are allowed.")
     if study.replicates and study.rounds > MOST_RESAMPLED_ROUNDS:

@@ -67,13 +67,13 @@ class Finished(Message, frozen=True, kw_only=True):
         return curves_of(study, groups, self.counts, self.parties)
 
 
-def finish(study: Study, round_: Round, verdict: Verdict) -> Finished:
+def finish(study: Study, verdict: Verdict) -> Finished:
     """The numbers of a verdict; none of a round that released nothing."""
     if verdict.numbers:
         return _read(verdict.numbers)
     if verdict.ending is not Ending.RELEASED:
         return Finished(ending=verdict.ending)
-    rows = result_rows(study, round_.groups, verdict)
+    rows = result_rows(study, verdict)
     return Finished(
         ending=verdict.ending,
         rows=tuple(rows),
@@ -93,7 +93,7 @@ class FinishedTelling(Telling):
     round: Round
 
     def finished(self, verdict: Verdict) -> Verdict:
-        told = encode(finish(self.study, self.round, verdict))
+        told = encode(finish(self.study, verdict))
         room = self._most_bytes()
         if len(told) > room:
             raise LocalProtocolError(f"Finished numbers take {len(told)} bytes, and have room for {room}.")

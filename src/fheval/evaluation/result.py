@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from itertools import combinations, product
@@ -25,6 +25,7 @@ from fheval.evaluation.shown import Drawing, flat_metrics, presenter
 from fheval.metrics.registry import Spec
 from fheval.metrics.statistics import PROBABILITY_BITS
 from fheval.privacy.sampling import DiscreteLaplace
+from fheval.protocols.groups import SUPPRESSED
 from fheval.protocols.round import Round, Verdict
 from fheval.study import EXACT, Evaluation, Slice, Study, fewest_replicates
 from fheval.version import __version__
@@ -247,7 +248,7 @@ class Result:
 
 def round_result(study: Study, round_: Round, verdict: Verdict, rows: Sequence[Row] | None = None) -> Result:
     """A round's result as every member holds it: without what it cost the others, which nobody knows."""
-    told = tuple(result_rows(study, round_.groups, verdict) if rows is None else rows)
+    told = tuple(result_rows(study, verdict) if rows is None else rows)
     curve = study.releases_counts
     return Result(
         protocol=round_.protocol,
@@ -261,7 +262,7 @@ def round_result(study: Study, round_: Round, verdict: Verdict, rows: Sequence[R
         soundness_bits=verdict.soundness_bits,
         hiding_bits=verdict.hiding_bits,
         study=study,
-        curves=tuple(curves_of(study, round_.groups, verdict.counts, len(verdict.roster))) if curve else (),
+        curves=tuple(curves_of(study, verdict.groups, verdict.counts, len(verdict.roster))) if curve else (),
         privacy=privacy_of(study, len(verdict.roster)),
     )
 
@@ -347,17 +348,21 @@ def average(estimates: list[Estimate]) -> Estimate:
 _Estimates = dict[tuple[Spec, Slice], Estimate]
 
 
-def result_rows(study: Study, groups: Sequence[str], verdict: Verdict) -> list[Row]:
+def result_rows(study: Study, verdict: Verdict) -> list[Row]:
     """Every number that a round gave: of its ratios or, where counts were released, of the curves."""
+    groups = verdict.groups
     if study.release == "curve":
-        return _curve_rows(study, read_curves(study, groups, verdict.counts))
-    if study.release == "noisy-curve":
-        return _noisy_rows(study, curves_of(study, groups, verdict.counts, len(verdict.roster)))
-    estimates = _with_averages(study, groups, _finished(study, groups, verdict))
-    rows = [_row(study, spec, where, estimate) for (spec, where), estimate in estimates.items()]
-    if study.interval is not None:
-        rows += _differences(study, estimates)
-    return rows if verdict.verified is None else [_with_state(row, verdict.verified) for row in rows]
+        rows = _curve_rows(study, read_curves(study, groups, verdict.counts))
+    elif study.release == "noisy-curve":
+        rows = _noisy_rows(study, curves_of(study, groups, verdict.counts, len(verdict.roster)))
+    else:
+        estimates = _with_averages(study, groups, _finished(study, groups, verdict))
+        rows = [_row(study, spec, where, estimate) for (spec, where), estimate in estimates.items()]
+        if study.interval is not None:
+            rows += _differences(study, estimates)
+        if verdict.verified is not None:
+            rows = [_with_state(row, verdict.verified) for row in rows]
+    return rows + _suppressed_rows(study, [group for group in study.groups if group not in groups])
 
 
 def _with_state(row: Row, verified: bool) -> Row:
@@ -372,13 +377,13 @@ def all_verified(verdict: Verdict, rows: Iterable[Row]) -> bool | None:
     return None if verdict.verified is None else all(row.verified is not False for row in rows)
 
 
-def suppressed_rows(study: Study, suppressed: Mapping[str, str]) -> list[Row]:
+def _suppressed_rows(study: Study, suppressed: Sequence[str]) -> list[Row]:
     """A row without a value for every metric and model of a group that is not released."""
     return [
-        Row(metric=str(spec), model=model or None, group=_group_name(study, group), note=reason)
+        Row(metric=str(spec), model=model or None, group=_group_name(study, group), note=SUPPRESSED)
         for spec in study.specs
         for model in study.models
-        for group, reason in suppressed.items()
+        for group in suppressed
     ]
 
 

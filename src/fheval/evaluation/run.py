@@ -11,11 +11,10 @@ import msgspec
 from fheval.counting import UNNAMED, Counts, Grid, Table, TableColumns, TableSource
 from fheval.engines import Engine, load_engine
 from fheval.errors import CohortTooSmall, ConfigError, InputError, UndefinedMetric
-from fheval.evaluation.declaration import declare_groups
 from fheval.evaluation.parties import PartyData, named_parties
-from fheval.evaluation.result import Result, Row, result_rows, round_result, suppressed_rows
+from fheval.evaluation.result import Result, round_result
 from fheval.evaluation.tally import tally_party
-from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE, group_sizes
+from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE, group_sizes, named_groups
 from fheval.metrics.registry import auc_contribution
 from fheval.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from fheval.protocols.play import Watch, play
@@ -25,7 +24,6 @@ from fheval.protocols.round import (
     Contribution,
     Round,
     Verdict,
-    new_round_id,
 )
 from fheval.secrets import Randomness, SystemRandomness, derive, integer_below, new_seed
 from fheval.study import DEFAULT_REPLICATES, Study
@@ -208,30 +206,25 @@ def evaluate_study(
     chosen = engine if isinstance(engine, Engine) else load_engine(engine)
     protocol = PROTOCOLS[study.protocol]
 
-    def fitting_round(published: tuple[str, ...]) -> Round:
+    def fitting_round(asked: Study) -> Round:
         """The round, or an error for what does not fit, before anybody counts."""
-        round_ = study.round(study.call(rng, engine=chosen.name, parties=names, leader=leader, groups=published))
+        round_ = asked.round(asked.call(rng, engine=chosen.name, parties=names, leader=leader))
         protocol.of_round(round_).parameter_sets(round_)
         return round_
 
-    groups = study.groups
-    round_ = fitting_round(groups)
-    suppressed: Mapping[str, str] = {}
-    if study.group_column is not None and not groups:
-        groups, suppressed = _decided_groups(study, parties, leader, rng, watch)
-        round_ = fitting_round(groups)
-    contributions, samples = _counted(study, groups, parties, rng, watch)
+    round_ = fitting_round(study)
+    if study.group_column is not None and not study.groups:
+        study = msgspec.structs.replace(study, groups=_all_groups(study, parties, watch))
+        round_ = fitting_round(study)
+    contributions, samples = _counted(study, parties, rng, watch)
     try:
         verdict = play(protocol, chosen, round_, contributions, rng, watch)
     except UndefinedMetric as error:
         raise _which_are_undefined(study, error) from error
-    rows = result_rows(study, groups, verdict) + suppressed_rows(study, suppressed)
-    return _result(study, round_, verdict, watch, rows, samples)
+    return _result(study, round_, verdict, watch, samples)
 
 
-def count_share(
-    study: Study, groups: Sequence[str], data: PartyData, name: str, rng: Randomness, *, clip: bool = False
-) -> Share:
+def count_share(study: Study, data: PartyData, name: str, rng: Randomness, *, clip: bool = False) -> Share:
     """Count a party's data; `name` stands for it in messages, `rng` draws the weights of its resamples.
 
     With `clip`, a regression's values outside the target range are moved to its ends instead of refused.
@@ -241,7 +234,7 @@ def count_share(
         if counts is not None:
             return Share(rows=counts.samples, contribution=auc_contribution(counts))
     seed = derive(new_seed(rng), "bootstrap", name)
-    tally = tally_party(study, groups, tables_of(data, name), seed, clip=clip)
+    tally = tally_party(study, tables_of(data, name), seed, clip=clip)
     return Share(rows=tally.rows, clipped=tally.clipped, contribution=tally.contribution())
 
 
@@ -288,26 +281,21 @@ def tables_of(data: PartyData, name: str) -> Iterable[Table]:
     return data
 
 
-def _decided_groups(
-    study: Study, parties: Mapping[str, PartyData], leader: str, rng: Randomness, watch: Watch
-) -> tuple[tuple[str, ...], Mapping[str, str]]:
-    """The groups that may be published, and why others may not."""
+def _all_groups(study: Study, parties: Mapping[str, PartyData], watch: Watch) -> tuple[str, ...]:
+    """The groups of which some party holds enough. Between organisations the study names them."""
     with watch.working("counting"):
-        sizes = {
-            name: group_sizes(tables_of(data, name), by_cluster=study.by_cluster) for name, data in parties.items()
-        }
-    decision = declare_groups(new_round_id(rng), new_seed(rng), leader, sizes, study.group_rule, rng, watch)
-    return decision.published, decision.suppressed
+        sizes = [group_sizes(tables_of(data, name), by_cluster=study.by_cluster) for name, data in parties.items()]
+    return named_groups(sizes, study.minimum_group)
 
 
 def _counted(
-    study: Study, groups: Sequence[str], parties: Mapping[str, PartyData], rng: Randomness, watch: Watch
+    study: Study, parties: Mapping[str, PartyData], rng: Randomness, watch: Watch
 ) -> tuple[dict[str, Contribution], int]:
     """What each party brings to the round, and how many rows all of them have."""
     contributions, rows, cohort = {}, 0, 0
     for name, data in parties.items():
         with watch.working("counting"):
-            share = count_share(study, groups, data, name, rng)
+            share = count_share(study, data, name, rng)
         contributions[name] = share.contribution
         rows += share.rows
         cohort += share.rows >= study.least_rows_per_party
@@ -333,14 +321,14 @@ def _which_are_undefined(study: Study, error: UndefinedMetric) -> UndefinedMetri
     return UndefinedMetric(f"{reasons}. Add data, or ask for other metrics.")
 
 
-def _result(study: Study, round_: Round, verdict: Verdict, watch: Watch, rows: Sequence[Row], samples: int) -> Result:
+def _result(study: Study, round_: Round, verdict: Verdict, watch: Watch, samples: int) -> Result:
     """Put together what came out and what it cost."""
     seconds, sizes = watch.seconds, watch.sizes
     uploads = sizes["party_upload"]
     protocol = PROTOCOLS[round_.protocol].of_round(round_)
     keeper, keepers = protocol.keeper, len(protocol.keepers(round_))
     return replace(
-        round_result(study, round_, verdict, rows),
+        round_result(study, round_, verdict),
         seconds={
             "party": (seconds["counting"] + seconds["party"]) / len(verdict.roster),
             keeper: seconds[keeper] / keepers,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,11 @@ from fheval.counting import Column, Table
 from fheval.counting.chunks import first_bad_label, first_bad_score, look_like_percentages
 from fheval.errors import ConfigError
 from fheval.metrics.fixed_point import Integers
+from fheval.metrics.groups import GroupSizes
 from fheval.metrics.registry import Histogram, OwnAuc
 from fheval.metrics.resampling import Resampler
 from fheval.metrics.statistics import MOST_ROWS, Rows, Statistic, Task, Weights
+from fheval.protocols.groups import declaration
 from fheval.protocols.round import Contribution
 from fheval.secrets import Randomness
 from fheval.study import Slice, Study
@@ -27,9 +29,8 @@ class PartyTally:
     target range are moved to its ends, and counted in `clipped`; otherwise they are refused.
     """
 
-    def __init__(self, study: Study, groups: Sequence[str], rng: Randomness, *, clip: bool = False) -> None:
+    def __init__(self, study: Study, rng: Randomness, *, clip: bool = False) -> None:
         self.study = study
-        self.groups = tuple(groups)
         self.rows = 0
         self.clipped = 0
         self._clip = clip
@@ -39,11 +40,14 @@ class PartyTally:
             self._statistics.setdefault(statistic.task, []).append(statistic)
         self._counted: dict[tuple[Slice, Statistic], Integers] = {}
         self._cluster_rows: Counter[str] = Counter()
+        self._sizes = GroupSizes(by_cluster=study.by_cluster)
 
     def add(self, table: Table) -> None:
         """Count a stretch of rows; an `InputError` names a bad value, and the tally is then of no use."""
         self._check_models(table)
         self._check_clusters(table)
+        if self.study.hides_groups:
+            self._sizes.add(table)
         for start in range(0, len(table), MOST_ROWS):
             self._add_block(table.rows(start, start + MOST_ROWS))
         self.rows += len(table)
@@ -53,9 +57,11 @@ class PartyTally:
         statistics = self.study.statistics()
         lines = [
             np.concatenate([self._concluded(where, statistic) for statistic in statistics], axis=1)
-            for where in self.study.slices(self.groups)
+            for where in self.study.slices(self.study.groups)
         ]
-        return Contribution(np.concatenate(lines))
+        study, sizes = self.study, self._sizes.sizes
+        declared = declaration(study.groups, sizes, study.minimum_group) if study.hides_groups else None
+        return Contribution(np.concatenate(lines), declared)
 
     def _concluded(self, where: Slice, statistic: Statistic) -> Integers:
         """What was counted or, of the party's own AUC, what follows from its histogram."""
@@ -109,10 +115,10 @@ class PartyTally:
 
     def _groups(self, block: Table) -> dict[str | None, NDArray[np.intp] | None]:
         chosen: dict[str | None, NDArray[np.intp] | None] = {None: None}
-        if self.groups:
+        if self.study.groups:
             if block.groups is None:
                 raise ConfigError(f"A party has no column {self.study.group_column!r} to group by. Name one.")
-            for group in self.groups:
+            for group in self.study.groups:
                 chosen[group] = np.flatnonzero(block.groups.values == group)
         return chosen
 
@@ -155,14 +161,12 @@ class PartyTally:
         return np.copysign(values, written) if signed else values
 
 
-def tally_party(
-    study: Study, groups: Sequence[str], tables: Iterable[Table], rng: Randomness, *, clip: bool = False
-) -> PartyTally:
-    """Count a party's tables one at a time, the groups that are published by themselves as well.
+def tally_party(study: Study, tables: Iterable[Table], rng: Randomness, *, clip: bool = False) -> PartyTally:
+    """Count a party's tables one at a time, the study's groups by themselves as well.
 
     `rng` draws the weights of its resamples; for `clip` see `PartyTally`.
     """
-    tally = PartyTally(study, groups, rng, clip=clip)
+    tally = PartyTally(study, rng, clip=clip)
     for table in tables:
         tally.add(table)
     return tally

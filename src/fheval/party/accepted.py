@@ -33,7 +33,7 @@ from fheval.wire import Message
 
 _FILE = Schema(
     "file of accepted studies",
-    2,
+    3,
     (
         "CREATE TABLE accepted (hash BLOB PRIMARY KEY, name TEXT NOT NULL UNIQUE, acceptance BLOB NOT NULL, "
         "digest BLOB NOT NULL, at TEXT NOT NULL)",
@@ -275,10 +275,12 @@ def _sound(what: str, study: bytes, data: bytes, digest: bytes) -> bytes:
 
 def _packed(contribution: Contribution) -> bytes:
     """Integers as they are in memory: their bytes are as many whatever they are."""
-    table = contribution.table
-    return msgspec.msgpack.encode((table.shape, table.astype("<i8").tobytes()))
+    table, declared = contribution.table, contribution.declared
+    said = None if declared is None else declared.astype("<i8").tobytes()
+    return msgspec.msgpack.encode((table.shape, table.astype("<i8").tobytes(), said))
 
 
 def _unpacked(data: bytes) -> Contribution:
-    shape, body = msgspec.msgpack.decode(data, type=tuple[tuple[int, ...], bytes])
-    return Contribution(np.frombuffer(body, dtype="<i8").reshape(shape))
+    shape, body, said = msgspec.msgpack.decode(data, type=tuple[tuple[int, ...], bytes, bytes | None])
+    declared = None if said is None else np.frombuffer(said, dtype="<i8")
+    return Contribution(np.frombuffer(body, dtype="<i8").reshape(shape), declared)

@@ -17,13 +17,15 @@ class StudyColumns(Message, frozen=True, kw_only=True):
 
     `models` has the column of each model's scores, and `classes` what each class is called in the file, both by the
     study's own names. A model without an entry has the column of its own name; one without a name, `score`, else `s`. A
-    class without an entry goes by its own name. `label` and `cluster` are columns that no study names.
+    class without an entry goes by its own name. `label` and `cluster` are columns that no study names, and `group` the
+    one of groups, where it is called otherwise than in the study.
     """
 
     label: str | None = None
     models: dict[str, str] = msgspec.field(default_factory=dict)
     classes: dict[str, str] = msgspec.field(default_factory=dict)
     cluster: str | None = None
+    group: str | None = None
 
     def __post_init__(self) -> None:
         for noun, names in (("model", self.models), ("class", self.classes)):
@@ -51,6 +53,7 @@ class StudyColumns(Message, frozen=True, kw_only=True):
             models=() if own.models == (UNNAMED,) else own.models,
             classes=own.classes,
             cluster=self.cluster if own.by_cluster else None,
+            group=(self.group or own.group_column) if own.groups else None,
         )
 
 

@@ -42,7 +42,7 @@ class DataSet:
         """Count the file for a study; `rng` draws the weights of resamples. Targets outside their range are clipped."""
         before = self.version()
         own = self.columns.translate(study)
-        share = count_share(own, (), self._rows(own), str(self.path), rng, clip=True)
+        share = count_share(own, self._rows(own), str(self.path), rng, clip=True)
         if self.version() != before:
             raise InputError(f"{self.path}: the file changed while it was read. Put new data beside it, then move it.")
         return share

@@ -390,6 +390,19 @@ class Ledger:
         opened = [msgspec.msgpack.decode(names, type=tuple[str, ...]) for (names,) in noted]
         return list(dict.fromkeys([*opened, *(verdict_from_bytes(each).roster for (each,) in told)]))
 
+    def published_groups(self, lineage: str, column: str) -> frozenset[str]:
+        """The groups of a column that rounds of a lineage have published, as far as this party knows."""
+        query = (
+            "SELECT verdict, studies.study FROM endings JOIN spent USING (round) "
+            "JOIN studies ON hash = spent.study WHERE lineage = ?"
+        )
+        return frozenset(
+            group
+            for verdict, study in self._rows(query, lineage)
+            if (asked := Study.from_bytes(study)).group_column == column and asked.hides_groups
+            for group in verdict_from_bytes(verdict).groups
+        )
+
     def lineage_of(self, round_id: str) -> str | None:
         """The lineage that a round takes releases from; None while this party has not uploaded."""
         row = self._row("SELECT lineage FROM uses WHERE round = ?", round_id)

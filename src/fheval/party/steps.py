@@ -125,6 +125,7 @@ class Steps:
             roster=record.roster,
             uploaded=uploaded,
             shown=None if message.shown is None else bytes(message.shown),
+            published_before=self._published_before(context, record.study),
             telling=telling(record.study, context.round),
             said=self._said(context, record),
             signed=signed,
@@ -143,6 +144,13 @@ class Steps:
                 said[stage] = bytes(read_reply(kept, self.me).body)
         return said
 
+    def _published_before(self, context: RoundContext, study: Study) -> frozenset[str]:
+        """The groups of the same column and rows that any round has published that this party took part in."""
+        lineage = self._ledger.lineage_of(context.round.id)
+        if not study.groups or lineage is None:
+            return frozenset()
+        return self._ledger.published_groups(lineage, study.group_column or "")
+
     def _other_rosters(self, context: RoundContext) -> list[tuple[str, ...]]:
         lineage = self._ledger.lineage_of(context.round.id)
         return [] if lineage is None else self._ledger.rosters(lineage)
@@ -157,7 +165,7 @@ class Steps:
         if study.learns == "members" or verdict is None:
             raise _refused("The aggregator is not among those who learn the result of this study", Stage.TELL)
         told = context.protocol.told(context.round, verdict)
-        return Answered(answer=Answer(body=finish(study, context.round, told)))
+        return Answered(answer=Answer(body=finish(study, told)))
 
     def void(self, context: RoundContext) -> Answered:
         """Opener: never open this round, of which it has told nobody anything but its own upload.

@@ -43,7 +43,7 @@ def releases_of(study: Study) -> int:
 
     The resamples behind an interval are not counted: they scatter far wider than the rounding of the release.
     """
-    return len(study.evaluations() if study.release == "ratios" else study.slices())
+    return len(study.evaluations(study.groups) if study.release == "ratios" else study.slices(study.groups))
 
 
 def _refused(what: str) -> RemoteProtocolError:

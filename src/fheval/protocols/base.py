@@ -200,9 +200,10 @@ class Seat:
 
     `contribution` is there when it submits. `roster` is what a leader gave pads for. `uploaded` names those who have
     proven to have uploaded, with their nonces; None where nobody proves anything, in trials. A checker opens the answer
-    that it is `shown`. It is asked for one `part` of an answer. What it finds it tells in the words of `telling`.
-    `said` has what this member answered earlier in the round, `signed` the digests of what others have signed, None in
-    trials, and `publics` the committee's public keys.
+    that it is `shown`. It is asked for one `part` of an answer. A leader knows which groups of the same data were
+    `published_before`. What it finds it tells in the words of `telling`. `said` has what this member answered earlier
+    in the round, `signed` the digests of what others have signed, None in trials, and `publics` the committee's public
+    keys.
     """
 
     engine: Engine
@@ -215,6 +216,7 @@ class Seat:
     uploaded: Mapping[str, bytes] | None = None
     shown: bytes | None = field(default=None, repr=False)
     part: int = 0
+    published_before: frozenset[str] = frozenset()
     telling: Telling = field(default_factory=Telling)
     said: Mapping[Stage, bytes] = field(default_factory=dict, repr=False)
     signed: Mapping[tuple[Stage, str], bytes] | None = field(default=None, repr=False)
@@ -415,7 +417,8 @@ def _confirmed(replies: Replies) -> Iterable[str]:
 class Protocol(ABC):
     """A protocol: what it is called and promises, what it can be asked, and what each role does.
 
-    `batch` protocols answer any number of ratio forms in one round, the others the paper's one. One that `resists`
+    `batch` protocols answer any number of ratio forms in one round, the others the paper's one. One with `groups` opens
+    none that is small. One that `resists`
     claims to catch an aggregator that moves a ratio, by more than about `tolerance`. `default_precision` None is exact.
     `counts` is how the protocol lets the parties learn global counts themselves, where it can. One that `opens_exactly`
     shows exact fractions to who opens the answer, whatever the precision in which others are told. Who makes keys is
@@ -428,6 +431,7 @@ class Protocol(ABC):
     name: str
     words: Words
     batch: bool
+    groups: bool = False
     resists: bool
     tolerance: float = 0.0
     default_precision: float | None

@@ -18,18 +18,29 @@ Counts say far more than a ratio: nothing here runs unless the study asks for it
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import log2
 
 import numpy as np
+import numpy.typing as npt
 
 from fheval import field
 from fheval.engines import Engine, Parameters
 from fheval.engines.parameters import plain_moduli
 from fheval.errors import CapacityError, RemoteProtocolError, VerificationFailed
-from fheval.protocols import base, padding
-from fheval.protocols.base import Answer, Asked, OpenedByLeader, Playing, Seat, View, Words
-from fheval.protocols.round import AGGREGATOR, IntegerVector, PartySecrets, PublicSetup, Round, Verdict, from_this_round
+from fheval.protocols import base, groups, padding
+from fheval.protocols.base import Answer, Asked, OpenedByLeader, Playing, Seat, Stage, Step, View, Words
+from fheval.protocols.round import (
+    AGGREGATOR,
+    Contribution,
+    IntegerVector,
+    PartySecrets,
+    PublicSetup,
+    Round,
+    Verdict,
+    from_this_round,
+)
 from fheval.secrets import Randomness, Secret, derive, nonzero_residue
 from fheval.wire import Blob, Message, decode
 
@@ -40,21 +51,47 @@ MOST_NOISE = 1 << 40
 
 
 class TaggedCounts(Message, frozen=True, kw_only=True):
-    """Step 1, party to aggregator: counts and tags under a pad, six bytes a value, and the nonce of the pad."""
+    """Step 1, party to aggregator: counts and tags under a pad, six bytes a value, and the nonce of the pad.
+
+    `declared` is what it says of its groups, under a pad as well.
+    """
 
     round: str
     sender: str
     nonce: bytes
     values: Blob
+    declared: bytes = b""
+
+
+class GroupNotice(Message, frozen=True, kw_only=True):
+    """With groups, before step 2, aggregator to leader: who arrived, with which nonces, and what they declared."""
+
+    round: str
+    roster: tuple[str, ...]
+    nonces: Blob
+    declared: bytes
+
+
+class ChosenGroups(Message, frozen=True, kw_only=True):
+    """The leader's answer: which groups it opens beside everyone, and its ticket for them."""
+
+    round: str
+    groups: tuple[str, ...]
+    ticket: bytes
 
 
 class PaddedSums(Message, frozen=True, kw_only=True):
-    """Step 2, aggregator to leader: Y, the sum of the uploads, whose they are, and their nonces."""
+    """Step 2, aggregator to leader: Y, the sum of the uploads, whose they are, and their nonces.
+
+    With groups it has what is about everyone and about those that the leader chose.
+    """
 
     round: str
     roster: tuple[str, ...]
     nonces: Blob
     values: Blob
+    groups: tuple[str, ...] = ()
+    ticket: bytes = b""
 
 
 def tag_keys(round_: Round, seed: Secret[bytes], tags: int) -> list[int]:
@@ -67,17 +104,26 @@ def noised(round_: Round, own: IntegerVector, rng: Randomness) -> IntegerVector:
     return own if round_.noise is None else own + round_.noise.share(rng, len(own))
 
 
+def positions(round_: Round, published: Sequence[str], tags: int) -> npt.NDArray[np.intp]:
+    """Where in an upload there is what is about everyone and about these groups, tags included."""
+    slices = round_.slices
+    chosen = np.array(round_.slices_of(published, slices))
+    return np.arange(round_.sums * (1 + tags)).reshape(1 + tags, slices, -1)[:, chosen].reshape(-1)
+
+
 def party_submit(
-    round_: Round, secrets: PartySecrets, me: str, own: IntegerVector, tags: int, nonce: bytes
+    round_: Round, secrets: PartySecrets, me: str, contribution: Contribution, tags: int, nonce: bytes
 ) -> TaggedCounts:
     """Step 1, party: y = (x, α_1·x, …) + pad mod t. Learns: nothing."""
+    own: IntegerVector = contribution.table.reshape(-1)
     least = -MOST_NOISE if round_.noise is not None else 0
     if len(own) != round_.sums or (own < least).any() or (own >= PRIME // 2).any():
         raise CapacityError(f"These are not {round_.sums} counts below 2^45. Count again, or lower max_samples.")
     counts = field.from_integers(own, PRIME)
     parts = [counts, *(field.multiply(counts, key, PRIME) for key in tag_keys(round_, secrets.seed, tags))]
     values = padding.party_pad(round_, secrets, nonce, [PRIME], [np.concatenate(parts)])
-    return TaggedCounts(round=round_.id, sender=me, nonce=nonce, values=values)
+    declared = groups.party_declare(round_, secrets, contribution, nonce)
+    return TaggedCounts(round=round_.id, sender=me, nonce=nonce, values=values, declared=declared)
 
 
 class Aggregator(base.Aggregator):
@@ -96,28 +142,53 @@ class Aggregator(base.Aggregator):
     ) -> None:
         self.round = round_
         self.uploads = padding.UploadSum(round_.sums * (1 + self.tags))
+        self.declared = padding.UploadSum(groups.declared_size(round_))
         self.roster: list[str] = []
         self.nonces: list[bytes] = []
 
     def play(self) -> Playing:
-        """Ask for uploads, and let the leader open their sum."""
+        """Ask for uploads, for the groups that may be opened, and let the leader open their sum."""
         yield from self.gather()
-        return (yield from self.let_leader_open(self.result()))
+        chosen = None
+        if self.round.undecided:
+            self.round.require_cohort(self.roster)
+            notice = GroupNotice(
+                round=self.round.id,
+                roster=tuple(self.roster),
+                nonces=b"".join(self.nonces),
+                declared=groups.added(self.declared),
+            )
+            try:
+                reply = yield from self.ask_leader(Stage.PADS, notice)
+                chosen = decode(reply, ChosenGroups, sender=self.round.leader)
+                groups.require_groups(self.round, chosen.groups, self.round.leader)
+            except RemoteProtocolError as error:
+                raise self.leader_failed(Stage.PADS, str(error)) from error
+        return (yield from self.let_leader_open(self.result(chosen)))
 
     def receive(self, counts: TaggedCounts) -> None:
         self.check_sender(counts)
         padding.require_nonce(counts.nonce, counts.sender)
+        self.declared.check(counts.declared, counts.sender)
         self.uploads.add(counts.values, counts.sender)
+        self.declared.add(counts.declared, counts.sender)
         self.roster.append(counts.sender)
         self.nonces.append(counts.nonce)
 
-    def result(self) -> PaddedSums:
+    def result(self, chosen: ChosenGroups | None = None) -> PaddedSums:
         """Hand over the sum, once; nobody else gets in."""
+        published = chosen.groups if chosen else self.round.groups
         self.round.require_cohort(self.roster)
         self.answer_now()
-        values = padding.pack(self.uploads.totals([PRIME]))
-        nonces = b"".join(self.nonces)
-        return PaddedSums(round=self.round.id, roster=tuple(self.roster), nonces=nonces, values=values)
+        (totals,) = self.uploads.totals([PRIME])
+        return PaddedSums(
+            round=self.round.id,
+            roster=tuple(self.roster),
+            nonces=b"".join(self.nonces),
+            values=padding.pack([totals[positions(self.round, published, self.tags)]]),
+            groups=published,
+            ticket=chosen.ticket if chosen else b"",
+        )
 
 
 def leader_open(round_: Round, secrets: PartySecrets, sums: PaddedSums, tags: int) -> IntegerVector:
@@ -127,12 +198,14 @@ def leader_open(round_: Round, secrets: PartySecrets, sums: PaddedSums, tags: in
     """
     from_this_round(round_, sums.round, AGGREGATOR, "PaddedSums")
     round_.require_cohort(sums.roster)
-    length = round_.sums * (1 + tags)
-    total = padding.UploadSum(length)
+    groups.require_groups(round_, sums.groups, AGGREGATOR)
+    read = positions(round_, sums.groups, tags)
+    total = padding.UploadSum(len(read))
     total.add(sums.values, AGGREGATOR)
     (padded_sum,) = total.totals([PRIME])
+    length = round_.sums * (1 + tags)
     (pads,) = padding.leader_pad_sums(round_, secrets, sums.roster, sums.nonces, [PRIME], length)
-    counts, *tagged = np.split(field.subtract(padded_sum, pads, PRIME), 1 + tags)
+    counts, *tagged = np.split(field.subtract(padded_sum, pads[read], PRIME), 1 + tags)
     for key, tag in zip(tag_keys(round_, secrets.seed, tags), tagged, strict=True):
         if not np.array_equal(field.multiply(counts, key, PRIME), tag):
             raise VerificationFailed
@@ -170,7 +243,14 @@ class CountsRelease(OpenedByLeader):
         ),
     )
     batch = True
+    groups = True
     default_precision = None
+    steps = (
+        OpenedByLeader.steps[0],
+        # Asked only where there are groups to choose from.
+        Step(stage=Stage.PADS, asked=Asked.LEADER, role="leader", cites=Stage.SUBMIT),
+        *OpenedByLeader.steps[1:],
+    )
 
     def __init__(self, name: str, tags: int) -> None:
         self.name = name
@@ -186,13 +266,35 @@ class CountsRelease(OpenedByLeader):
         own = super().secrets_of(round_, leaders, party)
         return replace(own, master=leaders.master) if self.opens(round_, party) else own
 
+    def parts_of(self, round_: Round, stage: Stage) -> int:
+        return 1 if stage is not Stage.PADS or round_.undecided else 0
+
     def submit(self, seat: Seat, nonce: bytes) -> Message:
         own = noised(seat.round, seat.own.table.reshape(-1), seat.rng)
-        return party_submit(seat.round, seat.secrets, seat.me, own, self.tags, nonce)
+        return party_submit(seat.round, seat.secrets, seat.me, Contribution(own, seat.own.declared), self.tags, nonce)
+
+    def answer_pads(self, seat: Seat, body: bytes) -> Answer:
+        """Leader: choose the groups that are opened."""
+        notice, round_ = decode(body, GroupNotice, sender=AGGREGATOR), seat.round
+        from_this_round(round_, notice.round, AGGREGATOR, "GroupNotice")
+        seat.require_uploads(notice.roster, bytes(notice.nonces))
+        round_.require_cohort(notice.roster)
+        declared = groups.leader_read(round_, seat.secrets, notice.roster, bytes(notice.nonces), notice.declared)
+        published = groups.choose(declared, round_.minimum_cohort, seat.published_before)
+        ticket = groups.ticket(round_, seat.secrets, published, seat.published_before)
+        return Answer(body=ChosenGroups(round=round_.id, groups=published, ticket=ticket), roster=notice.roster)
 
     def answer_result(self, seat: Seat, body: bytes) -> Answer:
         sums = decode(body, PaddedSums, sender=AGGREGATOR)
         seat.require_uploads(sums.roster, bytes(sums.nonces))
+        if seat.round.undecided:
+            groups.require_ticket(seat, sums.groups, sums.ticket)
+            if seat.roster != sums.roster:
+                raise RemoteProtocolError(
+                    "The sums are of other parties than the groups were chosen for. The round was aborted.",
+                    step="PaddedSums",
+                    culprit=AGGREGATOR,
+                )
         return self.sealed_answer(seat, sums.roster, body)
 
     def open(
@@ -214,6 +316,7 @@ class CountsRelease(OpenedByLeader):
         return Verdict(
             roster=roster,
             counts=tuple(counts.tolist()),
+            groups=sums.groups,
             verified=True if self.tags else None,
             soundness_bits=self.soundness_bits(round_),
         )

@@ -7,10 +7,10 @@ aggregator turns padded sums into encrypted, blinded products; the leader decryp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from fheval.engines import Engine, Parameters
 from fheval.engines.parameters import bfv_linear
 from fheval.errors import CapacityError, EngineError, LocalProtocolError, RemoteProtocolError, UndefinedMetric
 from fheval.field import Residues
-from fheval.protocols import base, curve, padding
+from fheval.protocols import base, curve, groups, padding
 from fheval.protocols.base import (
     Answer,
     Asked,
@@ -61,46 +61,66 @@ MOST_UPLOADED = DEFAULT_LIMIT - (1 << 16)
 
 
 class PaddedCounts(Message, frozen=True, kw_only=True):
-    """Step 1, party to aggregator: y_m for every prime, six bytes a value, and the nonce that its pad was made with."""
+    """Step 1, party to aggregator: y_m for every prime, six bytes a value, and the nonce that its pad was made with.
+
+    `declared` is what it says of its groups, under a pad as well.
+    """
 
     round: str
     sender: str
     nonce: bytes
     values: Blob
+    declared: bytes = b""
 
 
 class RosterNotice(Message, frozen=True, kw_only=True):
-    """Step 2, aggregator to leader: who arrived, and with which nonces, one behind the other."""
+    """Step 2, aggregator to leader: who arrived, with which nonces, one behind the other, and what they declared."""
 
     round: str
     roster: tuple[str, ...]
     nonces: Blob
+    declared: bytes = b""
 
 
 class PadSums(Message, frozen=True, kw_only=True):
-    """Step 3, leader to aggregator: Enc(−R_L ; Σ R_L·R_R ; 1 ; −R_R) for every prime of a part, and every sheet."""
+    """Step 3, leader to aggregator: Enc(−R_L ; Σ R_L·R_R ; 1 ; −R_R) for every prime of a part, and every sheet.
+
+    The sheets are of everyone and of the `groups` that are published; with the answer the leader gets its ticket back.
+    """
 
     round: str
     sender: str
     roster: tuple[str, ...]
     ciphertexts: tuple[tuple[PadSheet, ...], ...]
+    groups: tuple[str, ...] = ()
+    ticket: bytes = b""
 
 
 class PaddedResult(Message, frozen=True, kw_only=True):
-    """Step 5, aggregator to leader: one ciphertext for every prime and sheet."""
+    """Step 5, aggregator to leader: one ciphertext for every prime and sheet, of the groups that are published."""
 
     round: str
     roster: tuple[str, ...]
     ciphertexts: tuple[tuple[bytes, ...], ...]
+    groups: tuple[str, ...] = ()
+    ticket: bytes = b""
+
+
+AnyLayout = TypeVar("AnyLayout", bound="SlotLayout")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotLayout:
-    """What everyone derives from the round: primes, slots, and how many numbers a party uploads for each prime."""
+    """What everyone derives from the round: primes, slots, and how many numbers a party uploads for each prime.
+
+    `released` has the products of each released number, two numbers for every form of every run.
+    """
 
     primes: tuple[int, ...]
     plan: SlotPlan
     uploaded: int
+    released: tuple[list[npt.NDArray[np.intp]], ...]
+    runs: int = 1
 
     def __post_init__(self) -> None:
         """Refuse what would take others' memory: an upload and a result fit a message each, pads eight of them."""
@@ -118,6 +138,19 @@ class SlotLayout:
                     f"The batch takes {needed:,} {what}, and a round has room for {most:,}. "
                     "Ask for fewer decision points, resamples, groups or metrics at once."
                 )
+
+    def reading(self: AnyLayout, round_: Round, groups: Sequence[str]) -> AnyLayout:
+        """The slots where nothing but everyone and these groups is read."""
+        if not round_.groups:
+            return self
+        forms = len(round_.forms)
+        chosen = [
+            self.released[2 * (run * forms + form) + side]
+            for run in range(self.runs)
+            for form in round_.forms_of(groups)
+            for side in range(2)
+        ]
+        return replace(self, plan=SlotPlan.of(chosen, self.plan.slots))
 
     @property
     def parts(self) -> list[slice]:
@@ -156,9 +189,15 @@ class Layout(SlotLayout):
             primes = rounded.primes
         if round_.batch is None:
             raise LocalProtocolError("A round of counts has no ratios to lay out.")
-        groups = _groups(round_.forms, rounded is not None)
-        plan = SlotPlan.of(groups, bfv_linear(primes[0]).slots)
-        return cls(primes=primes, plan=plan, uploaded=round_.batch.size, batch=round_.batch, rounded=rounded)
+        released = _groups(round_.forms, rounded is not None)
+        return cls(
+            primes=primes,
+            plan=SlotPlan.of(released, bfv_linear(primes[0]).slots),
+            uploaded=round_.batch.size,
+            released=tuple(released),
+            batch=round_.batch,
+            rounded=rounded,
+        )
 
 
 def fits(layout: SlotLayout, ciphertexts: Sequence[Sequence[object]]) -> bool:
@@ -188,7 +227,8 @@ def party_submit(round_: Round, secrets: PartySecrets, me: str, own: Contributio
     layout = Layout.of(round_)
     hidden = [field.from_integers(own.table.reshape(-1), prime) for prime in layout.primes]
     values = padding.party_pad(round_, secrets, nonce, layout.primes, hidden)
-    return PaddedCounts(round=round_.id, sender=me, nonce=nonce, values=values)
+    declared = groups.party_declare(round_, secrets, own, nonce)
+    return PaddedCounts(round=round_.id, sender=me, nonce=nonce, values=values, declared=declared)
 
 
 class Aggregator(base.Aggregator):
@@ -205,6 +245,8 @@ class Aggregator(base.Aggregator):
         self.layout = self.lay_out(round_)
         require_keys(setup, len(self.layout.primes))
         self.circuits = padding.aggregator_circuits(engine, setup, self.layout.primes, self.layout.plan)
+        self.published: tuple[str, ...] = ()
+        self.declared = padding.UploadSum(groups.declared_size(round_))
         self.uploads = padding.UploadSum(self.layout.uploaded * len(self.layout.primes))
         self.awaited = set(round_.parties)
         self.roster: list[str] = []
@@ -212,13 +254,15 @@ class Aggregator(base.Aggregator):
 
     def play(self) -> Playing:
         """Ask for uploads, for the pads of those who came, and let the leader open the answer."""
-        for circuit in self.circuits:
-            circuit.prepare(self.rng)
+        if not self.round.groups:
+            # With groups it is not known yet how many masks it will take.
+            for circuit in self.circuits:
+                circuit.prepare(self.rng)
         yield from self.gather()
         notice = self.close()
         pads = []
         try:
-            for stage, _ in zip(Stage.PADS.parts, self.layout.parts, strict=False):
+            for stage in Stage.PADS.parts[: len(self.layout.parts)]:
                 reply = yield from self.ask_leader(stage, notice)
                 pads.append(decode(reply, PadSums, sender=self.round.leader))
             result = self.result(*pads)
@@ -247,7 +291,8 @@ class Aggregator(base.Aggregator):
             names != [party for party, _ in block]
             or not self.awaited.issuperset(names)
             or len({*names}) < len(names)
-            or {(each.round, len(each.nonce)) for each in uploads} != {(self.round.id, NONCE_BYTES)}
+            or {(each.round, len(each.nonce), each.declared) for each in uploads} != {(self.round.id, NONCE_BYTES, b"")}
+            or self.round.groups
             or not self.uploads.add_block([each.values for each in uploads])
         ):
             return False
@@ -261,7 +306,10 @@ class Aggregator(base.Aggregator):
         sender = counts.sender
         if counts.round != self.round.id or sender not in self.awaited or len(counts.nonce) != NONCE_BYTES:
             self._refuse(counts)
+        # One that does not fit must leave no trace in either sum.
+        self.declared.check(counts.declared, sender)
         self.uploads.add(counts.values, sender)
+        self.declared.add(counts.declared, sender)
         self.awaited.remove(sender)
         self.roster.append(sender)
         self.nonces.append(counts.nonce)
@@ -278,12 +326,22 @@ class Aggregator(base.Aggregator):
         """Step 2: nobody else gets in."""
         self.round.require_parties(len(self.roster))
         self.awaited.clear()
-        return RosterNotice(round=self.round.id, roster=tuple(self.roster), nonces=b"".join(self.nonces))
+        declared = groups.added(self.declared) if self.round.groups else b""
+        return RosterNotice(
+            round=self.round.id, roster=tuple(self.roster), nonces=b"".join(self.nonces), declared=declared
+        )
 
     def result(self, *parts: PadSums) -> PaddedResult:
         """Steps 4 and 5: blinded products in the slots."""
+        (self.published, ticket), *others = {(each.groups, each.ticket) for each in parts}
+        groups.require_groups(self.round, self.published, self.round.leader)
+        self.layout = self.layout.reading(self.round, self.published)
+        for circuit in self.circuits:
+            circuit.plan = self.layout.plan
         pads = [sheets for each in parts for sheets in self._checked(each)]
-        if [[len(sheet) for sheet in sheets] for sheets in pads] != [self.layout.plan.ciphertexts] * len(self.circuits):
+        if others or [[len(sheet) for sheet in sheets] for sheets in pads] != [self.layout.plan.ciphertexts] * len(
+            self.circuits
+        ):
             raise self._misfit(self.round.leader)
         self.answer_now()
         blinding = self.draw_blinding()
@@ -291,7 +349,13 @@ class Aggregator(base.Aggregator):
             circuit.evaluate(each, sealed, *weights, self.rng)
             for circuit, each, sealed, weights in zip(self.circuits, self.factors(), pads, blinding, strict=True)
         )
-        return PaddedResult(round=self.round.id, roster=tuple(self.roster), ciphertexts=ciphertexts)
+        return PaddedResult(
+            round=self.round.id,
+            roster=tuple(self.roster),
+            ciphertexts=ciphertexts,
+            groups=self.published,
+            ticket=ticket,
+        )
 
     def _checked(self, pads: PadSums) -> tuple[tuple[PadSheet, ...], ...]:
         from_this_round(self.round, pads.round, pads.sender, "PadSums")
@@ -319,7 +383,8 @@ class Aggregator(base.Aggregator):
         rounded = self.layout.rounded if isinstance(self.layout, Layout) else None
         if rounded is None:
             return [self._exact_blinding(prime) for prime in self.layout.primes]
-        drawn = rounded.draw(self.round.denominators, self.rng)
+        denominators = self.round.denominators
+        drawn = rounded.draw([denominators[form] for form in self.round.forms_of(self.published)], self.rng)
         weights = [part for one in drawn for part in (one.scale, one.tilt, one.scale)]
         offsets = [noise for one in drawn for noise in (one.noise_x, one.noise_z)]
         return [(field.from_large_integers(weights, prime), offsets) for prime in self.layout.primes]
@@ -339,26 +404,44 @@ def leader_answer(
     notice: RosterNotice,
     lay_out: Callable[[Round], SlotLayout] = Layout.of,
     part: int = 0,
+    published_before: Collection[str] = (),
 ) -> PadSums:
     """Step 3, leader: R = Σ_{m ∈ A} pad_m over those who arrived, encrypted. To be answered once a round and part.
 
-    Learns: the roster.
+    Learns: the roster; and of groups, how many parties hold enough of each, and anyone.
     """
     from_this_round(round_, notice.round, AGGREGATOR, "RosterNotice")
     round_.require_cohort(notice.roster)
-    layout = lay_out(round_)
+    published, ticket = leader_choose(round_, secrets, notice, published_before)
+    whole = lay_out(round_)
+    layout = whole.reading(round_, published)
     sums = padding.leader_pad_sums(round_, secrets, notice.roster, notice.nonces, layout.primes, layout.uploaded)
-    chosen = layout.parts[part]
+    # In as many messages as all groups would take: how many were chosen shows in their length alone.
+    chosen = whole.parts[part]
     primes, keys = layout.primes[chosen], replace(secrets, keys=secrets.keys[chosen])
     factors = [layout.factors(total, prime, pads=True) for total, prime in zip(sums[chosen], primes, strict=True)]
     ciphertexts = padding.leader_encrypt(engine, keys, primes, layout.plan, factors)
-    return PadSums(round=round_.id, sender=me, roster=notice.roster, ciphertexts=ciphertexts)
+    return PadSums(
+        round=round_.id, sender=me, roster=notice.roster, ciphertexts=ciphertexts, groups=published, ticket=ticket
+    )
+
+
+def leader_choose(
+    round_: Round, secrets: PartySecrets, notice: RosterNotice, published_before: Collection[str]
+) -> tuple[tuple[str, ...], bytes]:
+    """Leader: the groups that are published, and a ticket for them; neither where the study names none."""
+    if not round_.groups:
+        return (), b""
+    declared = groups.leader_read(round_, secrets, notice.roster, bytes(notice.nonces), notice.declared)
+    published = groups.choose(declared, round_.minimum_cohort, published_before)
+    return published, groups.ticket(round_, secrets, published, published_before)
 
 
 def require_answered(round_: Round, roster: tuple[str, ...], result: PaddedResult) -> None:
     """Refuse an answer for other parties than those whose pads went into it: nobody rewrites who came."""
     from_this_round(round_, result.round, AGGREGATOR, "PaddedResult")
     round_.require_cohort(roster)
+    groups.require_groups(round_, result.groups, AGGREGATOR)
     if result.roster != roster:
         raise RemoteProtocolError(
             "The aggregator's answer names other parties than it announced. The round was aborted.",
@@ -375,7 +458,7 @@ def leader_open(
     Learns: the released ratio; nothing else is in the slots.
     """
     require_answered(round_, roster, result)
-    layout = Layout.of(round_)
+    layout = Layout.of(round_).reading(round_, result.groups)
     if not fits(layout, result.ciphertexts):
         raise RemoteProtocolError(
             "The aggregator's answer lacks ciphertexts. The round was aborted.", step="PaddedResult", culprit=AGGREGATOR
@@ -383,19 +466,20 @@ def leader_open(
     answers = padding.leader_decrypt(engine, secrets, layout.primes, layout.plan, result.ciphertexts)
     pairs = [
         ([answer[2 * index] for answer in answers], [answer[2 * index + 1] for answer in answers])
-        for index in range(len(round_.forms))
+        for index in range(len(layout.plan.groups) // 2)
     ]
+    read = round_.forms_of(result.groups)
+    forms, below = [round_.forms[each] for each in read], [round_.denominators[each] for each in read]
     if layout.rounded is None:
-        ratios = [exact_fraction(form, layout.primes, x, z) for form, (x, z) in zip(round_.forms, pairs, strict=True)]
+        ratios = [exact_fraction(form, layout.primes, x, z) for form, (x, z) in zip(forms, pairs, strict=True)]
     else:
         ratios = [
-            layout.rounded.ratio(form, below.kind, x, z)
-            for form, below, (x, z) in zip(round_.forms, round_.denominators, pairs, strict=True)
+            layout.rounded.ratio(form, each.kind, x, z) for form, each, (x, z) in zip(forms, below, pairs, strict=True)
         ]
     if all(ratio is None for ratio in ratios):
         raise UndefinedMetric
     hiding_bits = layout.rounded.hiding_bits if layout.rounded else None
-    return Verdict(ratios=tuple(ratios), roster=result.roster, hiding_bits=hiding_bits)
+    return Verdict(ratios=tuple(ratios), groups=result.groups, roster=result.roster, hiding_bits=hiding_bits)
 
 
 _PAD = (
@@ -433,6 +517,7 @@ class Padded(OpenedByLeader):
         steps=(_PAD, _PADS, _OPEN),
     )
     batch = True
+    groups = True
     resists = False
     default_precision: float | None = 1e-4
     steps = (
@@ -465,8 +550,16 @@ class Padded(OpenedByLeader):
                 step="RosterNotice",
                 culprit=AGGREGATOR,
             )
-        pads = leader_answer(seat.engine, seat.round, seat.secrets, seat.me, notice, self.lay_out, seat.part)
+        pads = leader_answer(
+            seat.engine, seat.round, seat.secrets, seat.me, notice, self.lay_out, seat.part, seat.published_before
+        )
         return Answer(body=pads, roster=None if seat.part else notice.roster)
+
+    def answer_result(self, seat: Seat, body: bytes) -> Answer:
+        if seat.round.undecided:
+            result = decode(body, PaddedResult, sender=AGGREGATOR)
+            groups.require_ticket(seat, result.groups, result.ticket)
+        return super().answer_result(seat, body)
 
     def open(
         self, engine: Engine, round_: Round, secrets: PartySecrets, roster: tuple[str, ...], answer: bytes

@@ -37,6 +37,7 @@ from fheval.errors import CapacityError, UndefinedMetric, VerificationFailed
 from fheval.field import Residues
 from fheval.protocols import base, curve, padded, padding
 from fheval.protocols.base import Option, Protocol, Seat, View, Words
+from fheval.protocols.groups import party_declare
 from fheval.protocols.padded import PaddedCounts, PaddedResult, SlotLayout
 from fheval.protocols.padding import SlotPlan
 from fheval.protocols.release import MOST_PRIMES, exact_primes, exact_ratio
@@ -75,7 +76,7 @@ def lay_out(round_: Round) -> SlotLayout:
     lengths = [n for form in round_.forms for n in (form.terms, form.denominator)] * runs
     groups = [[np.arange(start, stop)] for start, stop in pairwise(np.cumsum([0, *lengths]))]
     plan = SlotPlan.of(groups, bfv_linear(primes[0]).slots)
-    return SlotLayout(primes=primes, plan=plan, uploaded=2 * sum(lengths))
+    return SlotLayout(primes=primes, plan=plan, uploaded=2 * sum(lengths), released=tuple(groups), runs=runs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +192,8 @@ def party_submit(round_: Round, secrets: PartySecrets, me: str, own: Contributio
                 rights += right
         hidden.append(np.concatenate(lefts + rights))
     values = padding.party_pad(round_, secrets, nonce, layout.primes, hidden)
-    return PaddedCounts(round=round_.id, sender=me, nonce=nonce, values=values)
+    declared = party_declare(round_, secrets, own, nonce)
+    return PaddedCounts(round=round_.id, sender=me, nonce=nonce, values=values, declared=declared)
 
 
 class Aggregator(padded.Aggregator):
@@ -208,7 +210,7 @@ def leader_open(
     Learns: the exact fraction; or that the aggregator deviated. Says so to no one.
     """
     padded.require_answered(round_, roster, result)
-    layout = lay_out(round_)
+    layout = lay_out(round_).reading(round_, result.groups)
     if not padded.fits(layout, result.ciphertexts):
         raise VerificationFailed
     answers = padding.leader_decrypt(engine, secrets, layout.primes, layout.plan, result.ciphertexts)
@@ -217,23 +219,26 @@ def leader_open(
             "The metric is undefined: the aggregator's answer is zero throughout. Either the parties together hold "
             "samples of one class only, and one with the other class must join, or the aggregator answered nothing."
         )
+    read = round_.forms_of(result.groups)
     ratios = tuple(
-        verify(round_, secrets.seed, layout.primes, index, form, answers) for index, form in enumerate(round_.forms)
+        verify(round_, secrets.seed, layout.primes, index, [_pairs(round_, place, len(read), each) for each in answers])
+        for place, index in enumerate(read)
     )
     if all(ratio is None for ratio in ratios):
         raise UndefinedMetric
     bits = soundness_of(round_, layout)
-    return Verdict(ratios=ratios, roster=result.roster, verified=True, soundness_bits=bits)
+    return Verdict(ratios=ratios, groups=result.groups, roster=result.roster, verified=True, soundness_bits=bits)
 
 
 def verify(
-    round_: Round, seed: Secret[bytes], primes: Sequence[int], index: int, form: Form, answers: Sequence[Sequence[int]]
+    round_: Round, seed: Secret[bytes], primes: Sequence[int], index: int, pairs: Sequence[Sequence[tuple[int, int]]]
 ) -> Fraction | None:
     """The fraction that all runs of all primes agree on, or `VerificationFailed`; None where den is zero.
 
-    A malicious aggregator can feign a zero by answering nothing for a form, but no value.
+    A malicious aggregator can feign a zero by answering nothing for a form, but no value. `pairs` are X and Y of every
+    run, for each prime.
     """
-    pairs = [_pairs(round_, index, answer) for answer in answers]
+    form = round_.forms[index]
     if not any(y for run_pairs in pairs for _, y in run_pairs):
         if form.proper and any(x for run_pairs in pairs for x, _ in run_pairs):
             raise VerificationFailed
@@ -251,9 +256,9 @@ def verify(
     return exact_ratio(form, residues_of_ratio, primes)
 
 
-def _pairs(round_: Round, index: int, answer: Sequence[int]) -> list[tuple[int, int]]:
-    """X and Y of one form in every run."""
-    starts = [2 * (run * len(round_.forms) + index) for run in range(RUNS.of(round_))]
+def _pairs(round_: Round, place: int, forms: int, answer: Sequence[int]) -> list[tuple[int, int]]:
+    """X and Y of one of so many forms in every run."""
+    starts = [2 * (run * forms + place) for run in range(RUNS.of(round_))]
     return [(answer[start], answer[start + 1]) for start in starts]
 
 

@@ -189,14 +189,19 @@ def parameter_sets(primes: Sequence[int]) -> list[Parameters]:
     return [bfv_linear(prime) for prime in primes]
 
 
-def pad(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> PadLimbs:
+# What a pad is for.
+UPLOAD = "padded/pad"
+
+
+def pad(seed: Secret[bytes], round_: Round, nonce: bytes, values: int, usage: str = UPLOAD) -> PadLimbs:
     """The pad of one upload, before it is reduced: integers of 128 bits, as limbs of 32, never used again.
 
-    `seed` is the party's own. One call of the stream cipher makes the pad for all primes. Reduced modulo a prime t, an
-    integer is uniform over F_t up to a statistical distance of t/2^130, or 2^-84 for primes of 46 bits: of the 2^128
-    integers, each residue has one more or less. A whole upload of a million values is within 2^-64 of uniform.
+    `seed` is the party's own, and what else goes with an upload has a `usage` of its own. One call of the stream cipher
+    makes the pad for all primes. Reduced modulo a prime t, an integer is uniform over F_t up to a statistical distance
+    of t/2^130, or 2^-84 for primes of 46 bits: of the 2^128 integers, each residue has one more or less. A whole upload
+    of a million values is within 2^-64 of uniform.
     """
-    stream = Stream(expand(seed, "padded/pad", round_.digest, nonce))
+    stream = Stream(expand(seed, usage, round_.digest, nonce))
     return np.frombuffer(stream.draw(_PAD_BITS // 8 * values), dtype="<u4")
 
 
@@ -228,10 +233,15 @@ def packed_size(count: int) -> int:
 
 
 def party_pad(
-    round_: Round, secrets: PartySecrets, nonce: bytes, primes: Sequence[int], hidden: Sequence[Residues]
+    round_: Round,
+    secrets: PartySecrets,
+    nonce: bytes,
+    primes: Sequence[int],
+    hidden: Sequence[Residues],
+    usage: str = UPLOAD,
 ) -> bytes:
     """Party: y = x + pad mod t for each prime, packed; there are as many values for each."""
-    pads = reduced(pad(secrets.pad_seed, round_, nonce, sum(map(len, hidden))).view("<u8"), 64, primes)
+    pads = reduced(pad(secrets.pad_seed, round_, nonce, sum(map(len, hidden)), usage).view("<u8"), 64, primes)
     return pack([field.add(values, own, prime) for values, own, prime in zip(hidden, pads, primes, strict=True)])
 
 
@@ -252,13 +262,19 @@ class UploadSum:
         self._recent_uploads = 0
         self._limbs = np.zeros(self._bytes // 2, dtype=np.uint64)
 
-    def add(self, upload: bytes, sender: str) -> None:
+    def check(self, upload: bytes, sender: str) -> None:
+        """Refuse what has another length than all others."""
         if len(upload) != self._bytes:
             raise RemoteProtocolError(
                 f"{sender} sent {len(upload)} bytes of padded counts instead of {self._bytes}. It was left out.",
                 step="PaddedCounts",
                 culprit=sender,
             )
+
+    def add(self, upload: bytes, sender: str) -> None:
+        self.check(upload, sender)
+        if not upload:
+            return
         self._waiting.append(upload)
         if len(self._waiting) == self.block:
             self._flush()
@@ -327,7 +343,13 @@ def split_nonces(nonces: bytes, roster: Sequence[str]) -> list[bytes]:
 
 
 def leader_pad_sums(
-    round_: Round, secrets: PartySecrets, roster: Sequence[str], nonces: bytes, primes: Sequence[int], count: int
+    round_: Round,
+    secrets: PartySecrets,
+    roster: Sequence[str],
+    nonces: bytes,
+    primes: Sequence[int],
+    count: int,
+    usage: str = UPLOAD,
 ) -> list[Residues]:
     """Leader: R = Σ_{m ∈ roster} pad_m for each prime.
 
@@ -336,7 +358,7 @@ def leader_pad_sums(
     values = len(primes) * count
     total = np.zeros(_PAD_BITS // 32 * values, dtype=np.uint64)
     for party, nonce in zip(roster, split_nonces(nonces, roster), strict=True):
-        total += pad(secrets.pad_seed_of(party), round_, nonce, values)
+        total += pad(secrets.pad_seed_of(party), round_, nonce, values, usage)
     return reduced(total, 32, primes)
 
 

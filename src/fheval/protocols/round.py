@@ -222,15 +222,16 @@ def _stacked(maps: tuple[LinearMap, ...]) -> LinearMap:
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """One party's private table: its counts, shape (slices·lines, width)."""
+    """One party's private table of counts, shape (slices·lines, width), and what it declares of its groups."""
 
     table: IntegerTable = field(repr=False)
+    declared: IntegerVector | None = field(default=None, repr=False)
 
 
 class RoundCall(Message, frozen=True, kw_only=True):
     """A round as the aggregator calls it: which study, among whom, led by whom. All else follows from the study.
 
-    `study` is the study's hash. `groups` are the groups that may be published, as the parties decided before.
+    `study` is the study's hash.
     """
 
     id: str
@@ -238,7 +239,6 @@ class RoundCall(Message, frozen=True, kw_only=True):
     engine: str
     parties: tuple[str, ...]
     leader: str
-    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,9 +246,11 @@ class Round:
     """One attempt at a study, as every role knows it: the aggregator's call, and what follows from the study.
 
     `precision` is the width of the release's rounding, None for an exact release. A round has a batch of ratios or,
-    where the parties consent to learn counts themselves, asks for so many `sums`: never both. `options` are the
-    protocol's own. `checkers` open the result as the leader does, if they are among the parties. Of the `noise` on
-    sums, if there is any, every party draws a share of its own, anew for every upload.
+    where the parties consent to learn counts themselves, asks for so many `sums` of `slices`: never both. `options` are
+    the protocol's own. `checkers` open the result as the leader does, if they are among the parties. All `groups` are
+    counted, and those that are large enough are opened: with g of them, of each 1 + g slices of the data the first is
+    of everyone. Of the `noise` on sums, if there is any, every party draws a share of its own, anew for every upload;
+    it hides small groups as well, so that all are opened.
     """
 
     id: str
@@ -260,6 +262,7 @@ class Round:
     groups: tuple[str, ...] = ()
     batch: Batch | None = None
     sums: int = 0
+    slices: int = 1
     precision: float | None = None
     minimum_cohort: int = DEFAULT_MINIMUM_COHORT
     max_samples: int = DEFAULT_MAX_SAMPLES
@@ -299,6 +302,31 @@ class Round:
         """What neither num nor den exceeds where every party brings its own factors, and so its own ones."""
         ones = len(self.parties) if self.batch is not None and self.batch.has_ones else 1
         return ones * max(form.bound for form in self.forms)
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """The groups of which it is decided in the round whether they are opened."""
+        return self.groups if self.noise is None else ()
+
+    def slices_of(self, groups: Sequence[str], slices: int) -> list[int]:
+        """Which of so many slices of the data are of everyone or of one of these groups."""
+        chosen = [0, *(1 + number for number, group in enumerate(self.groups) if group in groups)]
+        return [first + one for first in range(0, slices, 1 + len(self.groups)) for one in chosen]
+
+    def forms_of(self, groups: Sequence[str]) -> list[int]:
+        """Which forms are read from these slices."""
+        if self.batch is None:
+            raise LocalProtocolError("A round of counts has no forms.")
+        if not self.groups:
+            return list(range(len(self.forms)))
+        found: list[int] = []
+        first = 0
+        for each in self.batch.readings:
+            lines = self.batch.lines_read(each) // self.batch.slices
+            for one in self.slices_of(groups, self.batch.slices):
+                found += range(first + one * lines, first + (one + 1) * lines)
+            first += self.batch.slices * lines
+        return found
 
     def factors(self, own: Contribution) -> tuple[IntegerVector, IntegerVector]:
         """A party's left and right factors of all products, form by form."""
@@ -445,18 +473,19 @@ class Verdict:
 
     A ratio is None where zero over zero came back: the form's denominator is zero or, whatever `verified` says of the
     others, the aggregator withheld it. A round without any other is undefined. `counts` are there where the parties
-    consented to learn them. Who has not opened the answer of a study with resamples has finished `numbers` in place of
-    the ratios, written by whoever knows the study. `soundness_bits` and `hiding_bits` hold for the whole round: a wrong
-    number is accepted with that power of one half, and a guess at the denominators that is wrong by s octaves is told
-    from the truth with an advantage of at most s/hiding_bits. `answer` is the digest of the aggregator's answer, and
-    `checked` says whether the holder of this verdict opened it itself. `error` says why there is nothing, to the opener
-    alone.
+    consented to learn them. Both are of everyone and of the `groups` that are published. Who has not opened the answer
+    of a study with resamples has finished `numbers` in place of the ratios, written by whoever knows the study.
+    `soundness_bits` and `hiding_bits` hold for the whole round: a wrong number is accepted with that power of one half,
+    and a guess at the denominators that is wrong by s octaves is told from the truth with an advantage of at most
+    s/hiding_bits. `answer` is the digest of the aggregator's answer, and `checked` says whether the holder of this
+    verdict opened it itself. `error` says why there is nothing, to the opener alone.
     """
 
     ending: Ending = Ending.RELEASED
     roster: tuple[str, ...]
     ratios: tuple[Fraction | float | None, ...] = ()
     counts: tuple[int, ...] = ()
+    groups: tuple[str, ...] = ()
     numbers: bytes = b""
     verified: bool | None = None
     soundness_bits: float | None = None
@@ -511,6 +540,7 @@ class _WrittenVerdict(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
     roster: tuple[str, ...]
     ratios: tuple[str, ...]
     counts: tuple[int, ...]
+    groups: tuple[str, ...]
     numbers: bytes
     verified: bool | None
     soundness_bits: float | None
@@ -540,7 +570,7 @@ def leader_seal(round_: Round, secrets: PartySecrets, verdict: Verdict, rng: Ran
     It is filled up to a length that depends on the round alone, so that the aggregator sees neither the result nor
     whether there is one. Finished numbers come with a length of that kind already.
     """
-    names = sum(len(party.encode()) + 5 for party in round_.parties)
+    names = sum(len(name.encode()) + 5 for name in (*round_.parties, *round_.groups))
     ratios = sum(_ratio_bytes(round_, form) * count for form, count in Counter(round_.forms).items())
     room = _FIXED_BYTES + names + (len(verdict.numbers) or ratios + _COUNT_BYTES * round_.sums)
     plain = verdict_to_bytes(verdict)
