@@ -227,7 +227,7 @@ def party_submit(round_: Round, secrets: PartySecrets, me: str, own: Contributio
     layout = Layout.of(round_)
     hidden = [field.from_integers(own.table.reshape(-1), prime) for prime in layout.primes]
     values = padding.party_pad(round_, secrets, nonce, layout.primes, hidden)
-    declared = groups.party_declare(round_, secrets, own, nonce)
+    declared = groups.party_declare(round_, secrets, own, nonce) if round_.groups else b""
     return PaddedCounts(round=round_.id, sender=me, nonce=nonce, values=values, declared=declared)
 
 
@@ -246,7 +246,7 @@ class Aggregator(base.Aggregator):
         require_keys(setup, len(self.layout.primes))
         self.circuits = padding.aggregator_circuits(engine, setup, self.layout.primes, self.layout.plan)
         self.published: tuple[str, ...] = ()
-        self.declared = padding.UploadSum(groups.declared_size(round_))
+        self.declared = padding.UploadSum(groups.declared_size(round_) if round_.groups else 0)
         self.uploads = padding.UploadSum(self.layout.uploaded * len(self.layout.primes))
         self.awaited = set(round_.parties)
         self.roster: list[str] = []
@@ -334,7 +334,8 @@ class Aggregator(base.Aggregator):
     def result(self, *parts: PadSums) -> PaddedResult:
         """Steps 4 and 5: blinded products in the slots."""
         (self.published, ticket), *others = {(each.groups, each.ticket) for each in parts}
-        groups.require_groups(self.round, self.published, self.round.leader)
+        if self.round.groups or self.published:
+            groups.require_groups(self.round, self.published, self.round.leader)
         self.layout = self.layout.reading(self.round, self.published)
         for circuit in self.circuits:
             circuit.plan = self.layout.plan
@@ -441,7 +442,8 @@ def require_answered(round_: Round, roster: tuple[str, ...], result: PaddedResul
     """Refuse an answer for other parties than those whose pads went into it: nobody rewrites who came."""
     from_this_round(round_, result.round, AGGREGATOR, "PaddedResult")
     round_.require_cohort(roster)
-    groups.require_groups(round_, result.groups, AGGREGATOR)
+    if round_.groups or result.groups:
+        groups.require_groups(round_, result.groups, AGGREGATOR)
     if result.roster != roster:
         raise RemoteProtocolError(
             "The aggregator's answer names other parties than it announced. The round was aborted.",
