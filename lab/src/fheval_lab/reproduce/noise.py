@@ -51,7 +51,7 @@ def beside(data: DataSet, epsilon: int, engine: Engine, rng: Randomness | None =
     study = study_for(data.size, epsilon)
     truth = sklearn_auc([data.load()]).auc
     contributions = {
-        f"party-{number}": count_share(study, (), share, f"party-{number}", rng).contribution
+        f"party-{number}": count_share(study, share, f"party-{number}", rng).contribution
         for number, share in enumerate(data.shares(PARTIES), start=1)
     }
     ours = noisy_aucs(study, contributions, engine, rng, RUNS)
