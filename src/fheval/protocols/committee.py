@@ -160,6 +160,7 @@ class Aggregator(base.Aggregator):
         self.round = round_
         self.layout = self.lay_out(round_)
         self.members = self.layout.members
+        self.awaited = set(round_.parties)
         self.roster: list[str] = []
         self.uploads: list[CommitteeCounts] = []
 
@@ -185,7 +186,9 @@ class Aggregator(base.Aggregator):
 
     def receive(self, counts: CommitteeCounts) -> None:
         """Keep an upload, or refuse one that does not fit."""
-        self.check_sender(counts)
+        if counts.sender not in self.awaited:
+            self.check_sender(counts)
+        from_this_round(self.round, counts.round, counts.sender, "CommitteeCounts")
         padding.require_nonce(counts.nonce, counts.sender)
         size = packed_size(self.layout.batch.size)
         if [len(values) for values in counts.values] != [size] * len(self.layout.primes):
@@ -194,6 +197,7 @@ class Aggregator(base.Aggregator):
                 step="CommitteeCounts",
                 culprit=counts.sender,
             )
+        self.awaited.discard(counts.sender)
         self.roster.append(counts.sender)
         self.uploads.append(counts)
 

@@ -58,7 +58,7 @@ class Crossing(Message, frozen=True, kw_only=True):
     """Pads, member to aggregator: what it tells all, and for each other member its ciphertexts, by prime and sheet."""
 
     told: Told
-    returns: tuple[tuple[tuple[bytes, ...], ...], ...]
+    returns: tuple[tuple[tuple[Blob, ...], ...], ...]
 
 
 class MixNotice(Message, frozen=True, kw_only=True):

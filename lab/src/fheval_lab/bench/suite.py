@@ -13,6 +13,7 @@ from fheval.protocols import PROTOCOLS, Protocol
 from fheval.protocols.base import Stage
 from fheval_lab.bench.aggregators import Measurement, Played, Ratio, aggregator_work
 from fheval_lab.bench.counting import counting_speedups, scan_ratios
+from fheval_lab.bench.members import member_ratios, with_committee
 from fheval_lab.bench.resamples import resampled_round
 
 DECISION_POINTS = 100
@@ -91,6 +92,7 @@ def run_bench(
             for found in [[each.seconds for each in played]]
         ]
         ratios += engine_ratios(engine.name, times)
+        ratios += member_ratios(engine, (PARTIES, MANY_PARTIES), DECISION_POINTS, say)
         say(f"{engine.name}: 200 resamples of two models and three groups")
         ratios += resample_ratios(engine, max(samples // ROWS_PER_RESAMPLED, 100))
     say(f"counting {samples:,} scores")
@@ -147,6 +149,11 @@ def engine_ratios(engine: str, times: Times) -> list[Ratio]:
         # Two runs with nine rotations each, where the other has seven: the faster uploads are added, the more it shows.
         over(f"{paper[True]} / {paper[False]}", (paper[True], PARTIES), (paper[False], PARTIES), 2.6),
     ]
+    padded = min(_with_pads(), key=lambda each: each.resists).name
+    for each in with_committee():
+        # It computes nothing, and grows with what it passes on.
+        for other in (padded, paper[False]):
+            ratios.append(over(f"{each.name} / {other}", (each.name, PARTIES), (other, PARTIES), 1.0))
     for each in _with_pads():
         name, other = each.name, paper[each.resists]
         share = SHARES.get((engine, each.resists), 0.1)
