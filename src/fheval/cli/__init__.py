@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from fheval.cli.plain_help import with_plain_help
 from fheval.errors import ConfigError, EngineError, FhevalError, InputError
 from fheval.version import __version__
 
@@ -71,13 +72,25 @@ _app = typer.Typer(
 def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"fheval {__version__}")
+        typer.echo("\n".join(_about_engines()))
         raise typer.Exit
+
+
+def _about_engines() -> Iterator[str]:
+    """Which FHE libraries load here, the default first, and on which Python."""
+    from fheval.engines import ENGINES, why_unavailable
+
+    for name in ENGINES:
+        reason = why_unavailable(name)
+        yield f"engine {name}: " + ("loads" if reason is None else f"does not load ({reason})")
+    yield f"Python {sys.version.partition(' ')[0]}"
 
 
 @_app.callback()
 def _fheval(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show versions and engines, and exit."),
     ] = False,
 ) -> None:
     """Exists for the options that stand before any command."""
@@ -105,7 +118,7 @@ def _root() -> Any:
     for name in OF_THE_LAB:
         if name not in root.commands:
             root.add_command(Missing(name, "fheval-lab"))
-    return root
+    return with_plain_help(root)
 
 
 class Deferred(TyperCommand):
@@ -126,7 +139,7 @@ class Deferred(TyperCommand):
         command.name = self.name
         # Each app on its own would offer to install shell completion; once, before any command, is enough.
         command.params = [option for option in command.params if option.name not in _COMPLETION]
-        return command
+        return with_plain_help(command)
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Let the real command parse its arguments; it is then the one that its context invokes."""
@@ -168,7 +181,7 @@ def _run(command: Any, arguments: Sequence[str] | None) -> int:
         status = command.main(arguments, prog_name="fheval", standalone_mode=False)
         return DONE if status is None else int(status)
     except FhevalError as error:
-        return _stop(str(error), status_of(error))
+        return _stop(_in_options(command, arguments, str(error)), status_of(error))
     except _UsageError as error:
         return _stop(_usage(error), UNUSABLE)
     except BrokenPipeError:
@@ -183,6 +196,23 @@ def _run(command: Any, arguments: Sequence[str] | None) -> int:
         if isinstance(stop.__context__, BrokenPipeError):
             return _after_broken_pipe()
         raise
+
+
+def _in_options(command: Any, arguments: Sequence[str] | None, message: str) -> str:
+    """A message that speaks of parameters of Python, with the options that the command has for them."""
+    words = [word for word in (sys.argv[1:] if arguments is None else arguments) if not word.startswith("-")]
+    for word in words[:2]:
+        below = getattr(command, "commands", {}).get(word)
+        if below is None:
+            break
+        command = below.load() if isinstance(below, Deferred) else below
+    options = {name for parameter in command.params for name in parameter.opts}
+
+    def named(found: re.Match[str]) -> str:
+        option = "--" + found[0].replace("_", "-")
+        return option if option in options else found[0]
+
+    return re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", named, message)
 
 
 def _usage(error: Any) -> str:
