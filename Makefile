@@ -116,6 +116,14 @@ schedules: setup ## SCRIPTS (240) random scripts of faults against a model, and 
 	  cd tests && ../$(PYTHON_OPENFHE) -m fuzz.schedules --engine openfhe --scripts $(REAL); \
 	fi
 
+.PHONY: dist
+dist: setup-main ## wheels and sdists of both distributions in dist/, checked as an index would
+	@$(BOOTSTRAP) tools/setup.py --main-only --docs
+	rm -rf dist
+	$(PYTHON) -m hatchling build --directory dist
+	cd lab && ../$(PYTHON) -m hatchling build --directory ../dist
+	.venv-docs/bin/twine check --strict dist/*
+
 packages: setup-main ## both wheels, and the product's alone in an empty environment
 	$(PYTHON) -m pytest tests/packaging
 

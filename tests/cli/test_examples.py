@@ -1,4 +1,8 @@
-"""Every example of `evaluate` and `simulate`, in the README, docs/metrics.md and `--help`, runs as it is written."""
+"""Every command in the README, the docs and `--help` runs as it is written.
+
+What needs a consortium is run by the test of docs/deploy.md, what measures for minutes by its own tests; here the
+command line must at least take every word of them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ import polars as pl
 import pytest
 
 from cli.session import Session
-from fheval.cli import evaluate, simulate
+from fheval.cli import Deferred, installed_commands
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = 90
@@ -26,19 +30,29 @@ def blocks(page: str, language: str) -> Iterator[str]:
         yield block.replace("\\\n", " ")
 
 
-def examples() -> Iterator[tuple[str, str]]:
-    for page in ("README.md", "docs/metrics.md"):
+PAGES = ("README.md", "lab/README.md", *(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")))
+# These play a whole round in this process, or look at a study.
+RUN = re.compile(r"fheval (evaluate|simulate|demo|study) ?")
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """Every line that calls fheval, and where it stands."""
+    for page in PAGES:
         for block in blocks(page, "sh"):
-            for line in block.splitlines():
-                if re.match(r"fheval (evaluate|simulate) ", line):
-                    yield page, line.partition("#")[0]
-    for command in (*evaluate.app.registered_commands, *simulate.app.registered_commands):
-        for line in (command.epilog or "").splitlines():
-            if re.match(r"fheval (evaluate|simulate) ", line):
-                yield "--help", line
+            for line in map(str.strip, block.splitlines()):
+                if line.startswith("fheval ") and "$" not in line:
+                    yield page, re.sub(r"\s+# .*|\s+&$", "", line)
+    for name, module, summary in installed_commands():
+        command = Deferred(name, module, summary).load()
+        for each in (command, *getattr(command, "commands", {}).values()):
+            for line in (each.epilog or "").splitlines():
+                for part in line.removeprefix("Example: ").split("  ·  "):
+                    if part.strip().startswith("fheval "):
+                        yield "--help", part.strip()
 
 
-EXAMPLES = list(examples())
+COMMANDS = list(dict.fromkeys(commands()))
+EXAMPLES = [(place, line) for place, line in COMMANDS if RUN.match(line)]
 
 
 def said(words: Sequence[str], option: str) -> list[str]:
@@ -75,13 +89,25 @@ def write_data(words: Sequence[str]) -> None:
                 np.save(name, values)
             else:
                 np.savetxt(name, values, fmt="%.6g")
-    for name in said(words, "--study"):
+    for name in (*said(words, "--study"), *(word for word in words[2:3] if words[0] == "study" and words[1] != "new")):
         Path(name).write_text(next(blocks("README.md", "toml")))
 
 
 def test_there_are_examples_in_each_place() -> None:
-    assert {place for place, _ in EXAMPLES} == {"README.md", "docs/metrics.md", "--help"}
+    assert {place for place, _ in EXAMPLES} >= {"README.md", "docs/metrics.md", "docs/index.md", "--help"}
     assert len(EXAMPLES) >= 8
+
+
+@pytest.mark.parametrize(("place", "line"), COMMANDS)
+def test_the_command_line_takes_every_word_of_it(place: str, line: str) -> None:
+    """Commands and options exist and their values are of the right kind; nothing is run."""
+    _, *words = shlex.split(line.partition(" > ")[0].partition(" | ")[0])
+    lines = {name: (module, summary) for name, module, summary in installed_commands()}
+    command = Deferred(words[0], *lines[words[0]]).load()
+    words = words[1:]
+    while words and words[0] in getattr(command, "commands", {}):
+        command, words = command.commands[words[0]], words[1:]
+    command.make_context(command.name, words)
 
 
 @pytest.mark.parametrize(("place", "line"), EXAMPLES)

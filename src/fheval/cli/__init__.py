@@ -13,7 +13,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import PackageNotFoundError, entry_points
+from importlib.metadata import version as version_of
 from io import TextIOWrapper as _TextFile
 from pathlib import Path
 from signal import SIGINT, siginterrupt
@@ -55,6 +56,9 @@ COMMANDS = (
     ("party", "fheval.cli.party", "Connect a member's vault to the aggregator."),
 )
 
+# The distribution that each engine stands on, in the order of preference.
+_ENGINES = {"openfhe": "openfhe", "seal": "tenseal"}
+
 # Other distributions add theirs by an entry point of this group that names such a tuple.
 ENTRY_POINTS = "fheval.commands"
 
@@ -77,12 +81,12 @@ def _print_version(wanted: bool) -> None:
 
 
 def _about_engines() -> Iterator[str]:
-    """Which FHE libraries load here, the default first, and on which Python."""
-    from fheval.engines import ENGINES, why_unavailable
-
-    for name in ENGINES:
-        reason = why_unavailable(name)
-        yield f"engine {name}: " + ("loads" if reason is None else f"does not load ({reason})")
+    """Which FHE libraries are installed, and the Python; none is loaded, which would take seconds."""
+    for name, distribution in _ENGINES.items():
+        try:
+            yield f"engine {name}: {distribution} {version_of(distribution)}"
+        except PackageNotFoundError:
+            yield f"engine {name}: not installed"
     yield f"Python {sys.version.partition(' ')[0]}"
 
 

@@ -324,8 +324,8 @@ def _rules(authority: Authority, **given: float | None) -> Rules:
 
 
 @app.command(
-    epilog="Example: fheval consortium study ./authority sepsis-2026.toml, "
-    'with name = "sepsis-2026" and metrics = ["auc"] in it'
+    epilog="Example:\n\nfheval consortium study ./authority sepsis-2026.toml\n\n"
+    'The file has, for instance, name = "sepsis-2026" and metrics = ["auc"] in it.'
 )
 def study(
     directory: Directory,

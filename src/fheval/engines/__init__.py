@@ -10,7 +10,6 @@ from fheval.engines.parameters import Parameters, Vector
 from fheval.errors import ConfigError
 
 __all__ = [
-    "ENGINES",
     "Ciphertext",
     "Engine",
     "Evaluator",
@@ -39,8 +38,6 @@ def _load_seal() -> Engine:
 
 # In the order of preference: the first that loads is the default.
 _LOADERS: dict[str, Callable[[], Engine]] = {"openfhe": _load_openfhe, "seal": _load_seal}
-
-ENGINES = tuple(_LOADERS)
 
 _REMEDIES = {
     "openfhe": "Its wheels load on Python 3.10 with glibc 2.35 or newer and on 3.12 with glibc 2.39 or newer; "
