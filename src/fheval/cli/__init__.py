@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from fheval.cli.plain_help import with_plain_help
 from fheval.errors import ConfigError, EngineError, FhevalError, InputError
 from fheval.version import __version__
 
@@ -123,6 +122,20 @@ def _root() -> Any:
         if name not in root.commands:
             root.add_command(Missing(name, "fheval-lab"))
     return with_plain_help(root)
+
+
+def with_plain_help(command: Any) -> Any:
+    """The same command, and all commands below it, with help in one style."""
+
+    def write(context: Any, formatter: Any) -> None:
+        from fheval.cli.plain_help import write_help
+
+        write_help(command, context, formatter)
+
+    command.format_help = write
+    for below in getattr(command, "commands", {}).values():
+        with_plain_help(below)
+    return command
 
 
 class Deferred(TyperCommand):

@@ -6,7 +6,6 @@ behind every flag. Versions differ in whose click they bring along, hence `Any` 
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 # Longer names stand on a line of their own.
@@ -14,15 +13,8 @@ _LONGEST_NAME = 26
 _REQUIRED, _OPTIONS, _ARGUMENTS, _COMMANDS = "Required", "Options", "Arguments", "Commands"
 
 
-def with_plain_help(command: Any) -> Any:
-    """The same command, and all commands below it, with help in our style."""
-    command.format_help = partial(_write, command)
-    for below in getattr(command, "commands", {}).values():
-        with_plain_help(below)
-    return command
-
-
-def _write(command: Any, context: Any, formatter: Any) -> None:
+def write_help(command: Any, context: Any, formatter: Any) -> None:
+    """Usage, sentences, commands, arguments and options by their parts, and examples."""
     command.format_usage(context, formatter)
     for paragraph in (command.help or "").strip().split("\n\n"):
         formatter.write_paragraph()
