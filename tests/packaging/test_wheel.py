@@ -104,7 +104,7 @@ def test_what_the_wheels_ask_for(product: Path, lab: Path) -> None:
     assert (of_product["Version"], of_lab["Version"]) == (__version__, __version__)
     asked = " ".join(of_product.get_all("Requires-Dist", []))
     assert not [name for name in ("scikit-learn", "mpyc", "opendp", "fheval-lab") if name in asked]
-    assert of_product.get_all("Provides-Extra") == ["dev", "flower", "lock", "openfhe"]
+    assert of_product.get_all("Provides-Extra") == ["databases", "dev", "examples", "flower", "lock", "openfhe"]
     assert f"fheval=={__version__}" in of_lab.get_all("Requires-Dist", [])
     assert of_lab.get_all("Provides-Extra") == ["baselines"]
 
