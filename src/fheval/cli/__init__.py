@@ -27,6 +27,7 @@ from fheval.errors import ConfigError, EngineError, FhevalError, InputError
 from fheval.version import __version__
 
 if TYPE_CHECKING:
+    from fheval.evaluation import Result
     from fheval.report.account import Account
 
 DONE = 0
@@ -294,6 +295,13 @@ def write_page(target: Path, account: Account, when: datetime | None = None) -> 
     from fheval.report.round_page import round_page
 
     _write(target, round_page(account, when or datetime.now().astimezone()))
+
+
+def write_markdown(target: Path, result: Result, account: Account) -> None:
+    """Write what a paper and a model card take from an evaluation."""
+    from fheval.report.markdown import round_markdown
+
+    _write(target, round_markdown(result, account, datetime.now().astimezone()))
 
 
 def _write(path: Path, text: str) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fheval.cli import STANDARD_OUTPUT, check_targets, options, write_json, write_page
+from fheval.cli import STANDARD_OUTPUT, check_targets, options, write_json, write_markdown, write_page
 from fheval.counting import UNNAMED, TableColumns, TableFile, TableSource
 from fheval.evaluation import PartyData, Result, evaluate_study
 from fheval.study import Study
@@ -103,7 +103,11 @@ def run_and_deliver(
     if report is not None:
         from fheval.report.account import account_of, file_names
 
-        write_page(report, account_of(result, file_names(files)))
+        account = account_of(result, file_names(files))
+        if report.suffix == ".md":
+            write_markdown(report, result, account)
+        else:
+            write_page(report, account)
     if json != STANDARD_OUTPUT:
         _show(study, result, quiet=quiet, written=json is not None)
 

@@ -137,8 +137,9 @@ Report = Annotated[
     Path | None,
     typer.Option(
         "--report",
-        metavar="FILE.html",
-        help="Write a page for people: the result, how it came about, who saw what.",
+        metavar="FILE.html|.md",
+        help="Write a page for people: the result, how it came about, who saw what; as .md, items of TRIPOD+AI and a "
+        "section for a model card.",
         show_default=False,
         rich_help_panel=_OUTPUT,
     ),
