@@ -32,6 +32,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache, reduce
+from itertools import product
 from operator import add
 from pathlib import Path
 from random import Random
@@ -57,7 +58,6 @@ from keys_consortium import NOW, Consortium
 from vault.trial import RULES, Clock, Trial, write_scores
 
 MEMBERS = tuple(f"member-{number:02}" for number in range(12))
-# The fewest points with which a protocol can be asked at all: some verify better with more.
 POINTS = (8, 24, 40, 100)
 ROWS = (20, 60)
 # On an idle machine. One that others use, too, may be given more.
@@ -390,6 +390,14 @@ class HubStopped(Exception):  # noqa: N818 (an operation of a script)
     """The hub is killed between two exchanges."""
 
 
+@dataclass(frozen=True)
+class Terms:
+    """What a protocol needs to be asked at all: so many points to verify well, or members that are named."""
+
+    grid: Grid
+    names_leaders: bool
+
+
 @dataclass
 class Campaign:
     """Many scripts over one set of kits."""
@@ -397,7 +405,7 @@ class Campaign:
     folder: Path
     consortium: Consortium
     engine: Engine
-    protocols: dict[str, Grid] = field(default_factory=dict)
+    protocols: dict[str, Terms] = field(default_factory=dict)
     faults: float | None = None
     verbose: bool = False
     done: Counter[str] = field(default_factory=Counter)
@@ -410,17 +418,17 @@ class Campaign:
             made.enrol(name)
         made.sign(RULES)
         campaign = cls(folder, made, engine, **options)  # type: ignore[arg-type]
-        for protocol in PROTOCOLS:
+        for protocol, named in product(PROTOCOLS, (False, True)):
             for points in POINTS:
-                if campaign.plays(protocol, points):
-                    campaign.protocols[protocol] = Grid.even(points)
-                    break
+                terms = Terms(Grid.even(points), named)
+                if protocol not in campaign.protocols and campaign.plays(protocol, terms):
+                    campaign.protocols[protocol] = terms
         return campaign
 
-    def plays(self, protocol: str, points: int) -> bool:
-        """Whether vaults can play a protocol at so many points."""
+    def plays(self, protocol: str, terms: Terms) -> bool:
+        """Whether vaults can play a protocol on these terms."""
         try:
-            script = self.script(0, protocol, Grid.even(points))
+            script = self.script(0, protocol, terms)
             script.faults, script.verbose = 0.0, False
             script.do_evaluate()
         except FhevalError:
@@ -428,18 +436,20 @@ class Campaign:
         self.end(script)
         return script.done["evaluations with a result"] > 0
 
-    def script(self, seed: int, protocol: str | None = None, grid: Grid | None = None) -> Script:
+    def script(self, seed: int, protocol: str | None = None, terms: Terms | None = None) -> Script:
         draw = Random(seed)
         only_messages = self.faults is not None
         count = draw.randint(3, 12) if only_messages else draw.choice((3, 3, 4, 4, 5, 5, 6, 8))
         names = MEMBERS[:count]
         chosen = protocol or draw.choice(sorted(self.protocols))
+        terms = terms or self.protocols[chosen]
         low, high = ROWS
         folder = Path(tempfile.mkdtemp(dir=self.folder, prefix="script-"))
         world = World(folder, self.consortium, self.engine, names)
         study = world.study(
             chosen,
-            grid=grid or self.protocols[chosen],
+            grid=terms.grid,
+            leaders=names if terms.names_leaders else (),
             rounds=1000 if only_messages else draw.choice((1, 2, 3, 1000)),
             least_rows_per_party=low,
             most_rows_per_party=high,

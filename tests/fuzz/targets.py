@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from random import Random
 
@@ -39,7 +40,7 @@ from fuzz.ledgers import attack, make_state
 from fuzz.trees import altered
 from keys_consortium import NOW
 from vault.requests import Stopped
-from vault.trial import PicksTheFirst, Trial, Wire, make_consortium, running
+from vault.trial import NAMES, PicksTheFirst, Trial, Wire, make_consortium, running
 
 # One try: the case to remember if it is a finding, and what to do with it.
 Case = tuple[bytes, Callable[[], object]]
@@ -73,7 +74,7 @@ def messages(folder: Path, draw: Random) -> Iterator[Case]:
     with running(folder, make_consortium(folder)) as trial:
         for protocol in _playable(trial):
             wire = Wire(trial)
-            drive(trial.conduct(trial.study(protocol), PicksTheFirst()), wire)
+            drive(trial.conduct(_study_of(trial, protocol), PicksTheFirst()), wire)
             seen += [data for _, _, data in (*wire.requests, *wire.replies)]
     seen += [inner for data in tuple(seen) for inner in _inside(data)]
     while True:
@@ -140,7 +141,7 @@ def _asked_at(trial: Trial, stage: Stage, protocol: str) -> dict[str, bytes]:
         return wire(asked)
 
     with suppress(Stopped):
-        drive(trial.conduct(trial.study(protocol), PicksTheFirst()), exchange)
+        drive(trial.conduct(_study_of(trial, protocol), PicksTheFirst()), exchange)
     return found
 
 
@@ -197,21 +198,26 @@ def _conducted(trial: Trial, protocol: str, draw: Random) -> None:
             found[name] = reply if left else altered(reply, draw)
         return found
 
-    drive(trial.conduct(trial.study(protocol), attempts=2), exchange)
+    drive(trial.conduct(_study_of(trial, protocol), attempts=2), exchange)
 
 
 def _playable(trial: Trial) -> list[str]:
     """The registered protocols that these vaults can play, found out once."""
     if not _PLAYABLE:
-        for protocol in PROTOCOLS:
+        for protocol, leaders in product(PROTOCOLS, ((), NAMES)):
             with suppress(FhevalError):
-                trial.play(trial.study(protocol))
-                _PLAYABLE.append(protocol)
+                trial.play(trial.study(protocol, leaders=leaders))
+                _PLAYABLE.setdefault(protocol, leaders)
         trial.begin_anew()
-    return _PLAYABLE
+    return sorted(_PLAYABLE)
 
 
-_PLAYABLE: list[str] = []
+# And who must be named as leaders for it.
+_PLAYABLE: dict[str, tuple[str, ...]] = {}
+
+
+def _study_of(trial: Trial, protocol: str) -> Study:
+    return trial.study(protocol, leaders=_PLAYABLE[protocol])
 
 
 # Ciphertexts and keys
