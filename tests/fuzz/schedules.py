@@ -512,7 +512,7 @@ def main() -> int:
         print(f"engine {engine.name}; protocols: {', '.join(campaign.protocols)}")
         print(f"left out, since vaults cannot play them: {', '.join(left_out) or 'none'}")
         seeds = [options.replay] if options.replay is not None else range(options.seed, options.seed + options.scripts)
-        began, settled = time.monotonic(), 0
+        began, settled = time.monotonic(), None
         for number, seed in enumerate(seeds):
             try:
                 campaign.play(seed)
@@ -528,7 +528,7 @@ def main() -> int:
                 print(f"{number + 1} scripts, {time.monotonic() - began:.0f} s", flush=True)
             if told:
                 break
-        grown = resident() - settled
+        grown = 0 if settled is None else resident() - settled
         print(f"seeds {seeds[0]} to {seeds[-1]}, {time.monotonic() - began:.0f} s")
         print(f"memory grew by {grown} MB in the last four fifths")
         for what, count in sorted(campaign.done.items()):

@@ -43,7 +43,7 @@ CONTENTS = {
         "security-officers.md",
         "contributors.md",
     ],
-    "Guides": ["metrics.md", "grids.md", "mean-of-aucs.md", "databases.md", "deploy.md"],
+    "Guides": ["metrics.md", "grids.md", "mean-of-aucs.md", "databases.md", "deploy.md", "reliability.md"],
     "Notebooks": ["notebooks/"],
     "Protocols": ["rounds.md", "protocols.md", "model.md", "promises.md"],
     "Reference": ["reference/api.md", "reference/commands.md", "releases.md", "changes.md"],
