@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from datetime import datetime, timezone
 from html.parser import HTMLParser
 
-from fheval_lab.reproduce.page import reproduction_page
+from fheval_lab.reproduce.page import reproduction_page, verdict
 from fheval_lab.reproduce.run import EXPERIMENTS, Reproduction
 from reproduce_outcomes import HOSTILE, every_outcome
 
@@ -85,3 +87,15 @@ def test_an_experiment_without_rows_is_no_error() -> None:
     reader = read(reproduction_page(empty, WHEN))
     assert "There are no data for this table." in reader.text
     assert "figure" not in reader.tags
+
+
+def test_the_verdict_comes_first_and_names_what_was_missed() -> None:
+    outcomes = every_outcome()
+    assert re.match(r"(\d+) of \1 printed AUCs were met", verdict(outcomes))
+    moved = [
+        replace(each, rows=tuple(replace(row, value=0.5) if row.column == "scikit-learn" else row for row in each.rows))
+        for each in outcomes
+    ]
+    assert "Not met: scikit-learn" in verdict(moved)
+    page = reproduction_page(outcomes, WHEN)
+    assert page.index('class="verdict"') < page.index("<nav")

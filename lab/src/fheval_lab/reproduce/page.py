@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from math import hypot
 
 from fheval.drawing.markup import Content, Element, element
 from fheval.report.page import facts, page, section
 from fheval.version import __version__
 from fheval_lab.reproduce import page_division, page_figures, page_tables
+from fheval_lab.reproduce.rows import Row
 from fheval_lab.reproduce.run import Reproduction, distinct_machines, left_out
+
+# The width to which `padded` releases; the paper prints six decimals of exact values.
+_RELEASED = 1e-4
+_MOST_NAMED = 4
 
 TITLE = "The paper's tables and figures, run again"
 
@@ -34,6 +40,7 @@ def reproduction_page(outcomes: Sequence[Reproduction], when: datetime) -> str:
     """One self-contained page for everything that was run."""
     header = [
         element("h1", TITLE),
+        element("p", element("strong", verdict(outcomes)), class_="verdict"),
         element(
             "p",
             "Baykara, Ünal and Akgün, “Enabling Privacy-preserving Model Evaluation in Federated Learning via Fully "
@@ -50,6 +57,34 @@ def reproduction_page(outcomes: Sequence[Reproduction], when: datetime) -> str:
     main += [_left_out(outcomes), _machines(outcomes)]
     made = f"Made by fheval {__version__} on {when.isoformat(sep=' ', timespec='minutes')}."
     return page(TITLE, header, main, element("p", made))
+
+
+def verdict(outcomes: Sequence[Reproduction]) -> str:
+    """How many printed AUCs were met, and which were not.
+
+    One is met if ours differs by no more than two standard deviations of the difference and the width of a rounded
+    release. Times and sizes are of other machines and libraries, and not judged.
+    """
+    judged = [row for each in outcomes for row in each.rows if row.unit == "AUC" and row.difference is not None]
+    missed = [row for row in judged if not _met(row)]
+    if not judged:
+        return "No printed AUC was run again here; what was run stands below."
+    met = len(judged) - len(missed)
+    said = f"{met} of {len(judged)} printed AUCs were met, within {_RELEASED:g} and two standard deviations."
+    if not missed:
+        return said
+    named = "; ".join(
+        f"{row.column} on {row.data or 'the data'}, {row.size or 0:,} samples, N = {row.decision_points}: "
+        f"{row.value:.4f} instead of {row.printed:.4f}"
+        for row in missed[:_MOST_NAMED]
+    )
+    more = f"; and {len(missed) - _MOST_NAMED} more, marked below" if len(missed) > _MOST_NAMED else ""
+    return f"{said} Not met: {named}{more}."
+
+
+def _met(row: Row) -> bool:
+    spread = 2 * hypot(row.std or 0.0, row.printed_std or 0.0)
+    return abs(row.difference or 0.0) <= spread + _RELEASED
 
 
 def _contents(outcomes: Sequence[Reproduction]) -> Element:
