@@ -122,7 +122,7 @@ def empty(trial: Trial, stage: Stage, round_: Round) -> bytes:
 def test_a_stage_out_of_order(trial: Trial, caplog: Log, leads: bool, stage: Stage, reached: Stage) -> None:
     wire, round_, _ = played_until(trial, reached)
     name = round_.leader if leads else a_party(round_)
-    answered = tuple(asked for asked, who, _ in wire.requests if who == name)
+    answered = tuple(asked for asked, who, _ in wire.requests if who == name and asked is not Stage.HELLO)
     if stage in answered or stage in FOLLOWS["padded", leads][answered]:
         return
     is_refused(trial, name, empty(trial, stage, round_), "does not follow", caplog)
@@ -158,6 +158,8 @@ def test_old_replies_are_dropped_and_never_replaced_by_others(trial: Trial) -> N
     for _ in range(4):
         trial.play()
     for stage, name, data in wire.requests:
+        if stage is Stage.HELLO:
+            continue  # which changes nothing, and is answered anew each time
         assert trial.vaults[name].handle(data) == REFUSAL, stage
 
 

@@ -75,8 +75,14 @@ def test_the_outcome_can_be_opened_after_other_rounds(trial: Trial, file: OwedFi
     for _ in range(6):
         trial.play()
     assert trial.ledgers["maple"].history()[0].verdict is None
-    deliver(file, ["maple"], Wire(trial))
+    lost = Wire(trial, lose=lambda _asked, _name: True)
+    deliver(file, ["maple"], lost)
     assert trial.ledgers["maple"].history()[0].verdict is not None
+    # The confirmation was lost, and comes again in the same bytes although the round is an old one.
+    again = Wire(trial)
+    deliver(file, ["maple"], again)
+    assert again.replies[0] == lost.replies[0]
+    assert file.members() == set()
 
 
 def test_a_leader_that_was_silent_gives_releases_back_when_it_is_there_again(trial: Trial, file: OwedFile) -> None:

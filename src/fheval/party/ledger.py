@@ -471,8 +471,11 @@ class Ledger:
             self._chain.append(table, done.lastrowid)
 
     def _drop_old_bytes(self) -> None:
+        # What was just written may be lost on its way, be it of an old round.
         self._file.execute(
-            "DELETE FROM replies WHERE round NOT IN (SELECT id FROM rounds ORDER BY number DESC LIMIT ?)", KEPT_ROUNDS
+            "DELETE FROM replies WHERE round NOT IN (SELECT id FROM rounds ORDER BY number DESC LIMIT ?) "
+            "AND rowid <> (SELECT MAX(rowid) FROM replies)",
+            KEPT_ROUNDS,
         )
         # The outcome of a round that was left open may still come.
         self._file.execute(
