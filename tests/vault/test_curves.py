@@ -102,7 +102,7 @@ def test_a_round_has_three_exchanges_and_no_keys_for_ciphertexts(curves: Trial) 
     wire = Wire(curves)
     report = play(curves, wire)
     asked = list(dict.fromkeys(stage for stage, _, _ in wire.requests))
-    assert asked == [Stage.SETUP, Stage.SUBMIT, Stage.RESULT, Stage.BROADCAST]
+    assert asked == [Stage.SETUP, Stage.HELLO, Stage.SUBMIT, Stage.RESULT, Stage.BROADCAST]
     assert report.keys.public.keys == ()
 
 
