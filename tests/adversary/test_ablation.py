@@ -15,7 +15,7 @@ from fheval.protocols import padded, padded_verified, padding, paper_malicious
 from fheval.protocols.blinded_ratio import FloatVector
 from fheval.protocols.padded import PaddedResult
 from fheval.protocols.padded_verified import SecretMaps
-from fheval.protocols.padding import PadLimbs
+from fheval.protocols.padding import UPLOAD, PadLimbs
 from fheval.protocols.paper_malicious import CommonRandomness
 from fheval.protocols.paper_semi_honest import the_form
 from fheval.protocols.release import exact_primes
@@ -124,7 +124,7 @@ def no_more_primes_than_needed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def without_pads(monkeypatch: pytest.MonkeyPatch) -> None:
-    def pad(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> PadLimbs:
+    def pad(seed: Secret[bytes], round_: Round, nonce: bytes, values: int, usage: str = UPLOAD) -> PadLimbs:
         return np.zeros(4 * values, dtype=np.uint32)
 
     monkeypatch.setattr(padding, "pad", pad)

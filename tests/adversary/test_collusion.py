@@ -9,7 +9,7 @@ import pytest
 from fheval.engines import Engine
 from fheval.protocols import PROTOCOLS, padding
 from fheval.protocols.base import Protocol
-from fheval.protocols.padding import PadLimbs
+from fheval.protocols.padding import UPLOAD, PadLimbs
 from fheval.protocols.round import PartySecrets, Round, leader_set_up
 from fheval.secrets import Secret, SystemRandomness
 from fheval_lab.attacks import Consortium
@@ -34,7 +34,7 @@ def everyone_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
 def one_pad_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = padding.pad
 
-    def pad(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> PadLimbs:
+    def pad(seed: Secret[bytes], round_: Round, nonce: bytes, values: int, usage: str = UPLOAD) -> PadLimbs:
         return honest(Secret(bytes(32)), round_, bytes(16), values)
 
     monkeypatch.setattr(padding, "pad", pad)

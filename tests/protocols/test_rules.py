@@ -17,6 +17,7 @@ from fheval.errors import (
     VerificationFailed,
 )
 from fheval.metrics.registry import auc_batch
+from fheval.privacy.sampling import DiscreteLaplace
 from fheval.protocols.padded import RosterNotice
 from fheval.protocols.round import PublicSetup, Round
 from protocols.rounds import (
@@ -402,7 +403,7 @@ def test_an_upload_with_a_nonce_of_another_length_is_left_out(protocol: str, non
         ("paper-malicious", {"splits": 0}, "splits is 0. Use a number from 1 to"),
         ("paper-malicious", {"parties": 1, "minimum_cohort": 1}, "two parties or more"),
         ("paper-semi-honest", {"packing": "loose"}, "no packing 'loose'. Choose one of: paper, compact"),
-        ("telepathy", {}, "no protocol 'telepathy'. Choose one of: padded, padded-verified, paper-"),
+        ("telepathy", {}, "no protocol 'telepathy'. Choose one of: padded, padded-verified, committee, paper-"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_before_keys_are_made(
@@ -468,6 +469,7 @@ def test_every_change_of_a_round_changes_its_digest() -> None:
         {"checkers": ("hospital-2",)},
         {"batch": None, "sums": 3},
         {"slices": 2},
+        {"batch": None, "sums": 3, "noise": DiscreteLaplace(1.0, 3)},
     ]
     assert {name for change in changes for name in change} == {each.name for each in fields(Round)}
     digests = [again(round_, **({"id": round_.id} | change)).digest for change in changes]

@@ -21,6 +21,7 @@ from fheval.errors import CohortTooSmall, ConfigError
 from fheval.party.columns import StudyColumns
 from fheval.party.data_set import DataSet
 from fheval.protocols.base import Stage
+from fheval.report.wording import p_in_words
 from fheval.secrets import SystemRandomness
 from fheval.study import Study
 from vault.trial import NAMES, PADDED, PicksTheFirst, Trial, Wire
@@ -220,7 +221,7 @@ def test_the_table_and_the_json_show_intervals(models: Trial) -> None:
         f"auc, new {new['value']:.4f} ± {ceil(new['binning'] * 1e4) / 1e4:.4f} [{new['low']:.4f} to {new['high']:.4f}]"
         in shown
     )
-    assert f"p = {difference['p_value']:.2g}" in shown
+    assert p_in_words(difference["p_value"], 40) in shown
     assert "in brackets: 0.9 intervals" in shown
 
 

@@ -89,7 +89,7 @@ class TwoBlinders(RoundedRelease):
 
     >>> release = TwoBlinders.plan([2**47], 1e-4)
     >>> len(release.primes), release.scales[0].spare_bits, release.hiding_bits
-    (4, 20, 6)
+    (4, 21, 6)
     """
 
     __slots__ = ()
