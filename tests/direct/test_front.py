@@ -143,3 +143,24 @@ def test_an_address_that_is_taken() -> None:
         host, port = taken.getsockname()
         with pytest.raises(ConfigError, match=f"{host}:{port} cannot be listened on"):
             reserved(host, port)
+
+
+@pytest.mark.parametrize("admitting", [True, False])
+def test_members_that_were_admitted_do_not_push_each_other_out(
+    made: Consortium, monkeypatch: pytest.MonkeyPatch, held: ExitStack, admitting: bool
+) -> None:
+    """As when all come back after a restart: a crowd that comes later does not cost them their places."""
+    monkeypatch.setattr(front, "MOST_YOUNG", 4)
+    if not admitting:
+        # The guard taken out: connections stay young for their first seconds, whoever they are from.
+        monkeypatch.setattr(front, "_grow_up", lambda _connection: None)
+
+    async def play() -> int:
+        async with made.hub() as (hub, port), made.relays(port):
+            assert await hub.present(frozenset(NAMES), 30) == sorted(NAMES)
+            before = hub.arrivals
+            await crowd(held, port, 40)
+            await asyncio.sleep(1.0)
+            return hub.arrivals - before + len(NAMES) - len(hub.streams)
+
+    assert (asyncio.run(play()) == 0) == admitting

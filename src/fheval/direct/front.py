@@ -3,7 +3,9 @@
 Whoever can reach the address can open connections and say nothing; each costs the process a few files, and a process
 without files can do nothing at all. So connections are counted here, before TLS: one that does not speak at once never
 reaches the server, only so many may be young, and where they are too many the address that has the most of them loses
-its oldest. A member's handshake takes a moment, so that its connection is not among the oldest of a crowd.
+its oldest. A member's handshake takes a moment, so that its connection is not among the oldest of a crowd; once the
+server has admitted it, it is not young any more. Otherwise members that all come back at once, after a restart, would
+push each other out for ever.
 """
 
 from __future__ import annotations
@@ -45,6 +47,14 @@ class _Connection:
     young: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who is at the other end of a connection; `admit` says that the server knows it, so that it is young no longer."""
+
+    address: str
+    admit: Callable[[], None]
+
+
 class Front:
     """Passes bytes between those who connect and the server at `inside`.
 
@@ -52,7 +62,7 @@ class Front:
     """
 
     def __init__(
-        self, inside: tuple[str, int], *, on_peer: Callable[[int, str | None], None] = lambda _port, _peer: None
+        self, inside: tuple[str, int], *, on_peer: Callable[[int, Peer | None], None] = lambda _port, _peer: None
     ) -> None:
         self._inside = inside
         self._on_peer = on_peer
@@ -84,7 +94,7 @@ class Front:
             reader, writer = await asyncio.open_connection(sock=connection.socket)
             first = await asyncio.wait_for(reader.read(_READ_BYTES), FIRST_WORD_SECONDS)
             if first[:1] == bytes([_HANDSHAKE]):
-                await self._pass(first, reader, writer, peer)
+                await self._pass(first, reader, writer, Peer(peer, lambda: _grow_up(connection)))
         except (OSError, asyncio.TimeoutError, asyncio.CancelledError):
             pass
         finally:
@@ -95,7 +105,7 @@ class Front:
             else:
                 _close(writer)
 
-    async def _pass(self, first: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: str) -> None:
+    async def _pass(self, first: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: Peer) -> None:
         inside_reader, inside_writer = await asyncio.open_connection(*self._inside)
         port = inside_writer.get_extra_info("sockname")[1]
         self._on_peer(port, peer)

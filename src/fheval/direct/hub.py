@@ -36,7 +36,7 @@ from fheval.direct.frames import (
     ToRelay,
     read_frame,
 )
-from fheval.direct.front import Front, reserved, standing_before
+from fheval.direct.front import Front, Peer, reserved, standing_before
 from fheval.errors import RemoteProtocolError, TransportError
 from fheval.wire import encode
 
@@ -136,9 +136,9 @@ class Hub:
         self.arrivals = 0
         self.streams: dict[str, Stream] = {}
         self._came = asyncio.Condition()
-        self._peers: dict[str, str] = {}
+        self._peers: dict[str, Peer] = {}
 
-    def name_peer(self, port: int, peer: str | None) -> None:
+    def name_peer(self, port: int, peer: Peer | None) -> None:
         """Note who is at the other end of a connection that came through the front; None when it has ended."""
         here = f"ipv4:{_LOOPBACK}:{port}"
         if peer is None:
@@ -160,11 +160,13 @@ class Hub:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "This stream does not follow the protocol.")
 
     async def _serve(self, name: str, arrival: Arrival, frames: AsyncIterator[bytes], context: Any) -> None:
-        now, peer = time.time(), context.peer()
+        now, peer = time.time(), self._peers.get(context.peer())
+        if peer is not None:
+            peer.admit()
         stream = Stream(
             context=context,
             since=now,
-            peer=self._peers.get(peer, peer),
+            peer=context.peer() if peer is None else peer.address,
             arrival=arrival,
             clock_difference=arrival.clock - now,
         )
