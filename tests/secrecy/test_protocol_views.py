@@ -319,7 +319,7 @@ def test_uploads_are_uniform_and_alike_for_any_data(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", ["padded", "padded-verified"])
 def test_without_pads_uploads_would_show_the_data(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(padding, "pad", lambda *labels: np.zeros(4 * labels[-1], dtype=np.uint32))
+    monkeypatch.setattr(padding, "pad", lambda *labels: np.zeros(4 * labels[3], dtype=np.uint32))
     upload, layout = uploads_of_one_party(protocol, Counts.zero(1000))
     assert not evenly_filled(residues_sent(upload, layout)[0], 64, layout.primes[0])
 
@@ -348,7 +348,9 @@ def test_an_upload_is_its_round_its_sender_and_as_many_bytes_for_any_data(protoc
     nonce = Stream(Secret(bytes(32))).draw(16)
     size = padding.packed_size(layout.uploaded * len(layout.primes))
     assert len({len(data) for data in encoded}) == 1
-    heads = {data[:-size] for data in encoded}
+    nothing_declared = b"\xc4\x00"  # of groups, behind the values
+    assert all(data.endswith(nothing_declared) for data in encoded)
+    heads = {data[: -size - len(nothing_declared)] for data in encoded}
     assert len(heads) == 1
     (head,) = heads
     # What remains beside the padded values: magic and version, the type, round, sender, nonce, and a few length bytes.

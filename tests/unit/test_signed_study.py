@@ -130,7 +130,7 @@ def test_rows_of_a_party_are_bounded_by_what_all_may_have(made: Consortium) -> N
         ({"leaders": ("oak",)}, "names oak, which is no member"),
         ({"interval": 0.95, "replicates": 1001}, "1001 resamples; 1000 are allowed"),
         ({"interval": 0.95, "replicates": 200, "rounds": 101}, "101 rounds with intervals"),
-        ({"group_column": "sex"}, "small ones would show"),
+        ({"group_column": "sex"}, "names no groups"),
     ],
 )
 def test_what_no_round_could_follow_is_not_signed(made: Consortium, changes: dict[str, Any], words: str) -> None:
