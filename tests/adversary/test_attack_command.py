@@ -46,7 +46,7 @@ def test_all_protocols_stand_under_one_key(capsys: pytest.CaptureFixture[str], t
     assert status == 0
     assert [each["protocol"] for each in content["protocols"]] == list(PROTOCOLS)
     assert out.count("mix-sides") == len(PROTOCOLS)
-    assert out.count("No forged result was accepted") == 2
+    assert out.count("No forged result was accepted") == 3
     assert out.count("Not claimed to resist") == 2
 
 
