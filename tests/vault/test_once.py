@@ -104,6 +104,8 @@ def test_the_same_round_described_otherwise_at_the_next_stage(
     """Another study than the keys were made for, or another call; each would be allowed in a round of its own."""
     _, round_, asked = played_until(trial, Stage.SUBMIT)
     honest = asked[round_.leader]
+    if changes.get("leader") == round_.leader:
+        changes = {"leader": NAMES[0]}
     told = changed(honest, call=otherwise(call_of(honest), **changes))
     is_refused(trial, round_.leader, told, "was described otherwise before", caplog)
     assert is_aborted(trial, round_.leader, round_)
