@@ -8,9 +8,9 @@ own group.
 - Discrete Laplace noise (Ghosh, Roughgarden, Sundararajan 2009): sums that move by Δ₁ in all, each with noise
   P(k) ∝ e^(−ε|k|/Δ₁), are ε-differentially private, with δ = 0 (but for the sampler's 2^−79).
 - Discrete Gaussian noise (Canonne, Kamath, Steinke 2020): sums that move by Δ₂ in Euclidean distance satisfy ρ-zCDP
-  with ρ = Δ₂²/2σ². In shares (Kairouz, Liu, Steinke 2021, proposition 14), the sum of h shares of variance σ²/h has the
+  with ρ = Δ₂²/2σ². In shares (Kairouz, Liu, Steinke 2021), the sum of h shares of variance σ²/h has the
   probabilities of a discrete Gaussian of variance σ² to within e^±τ, τ = 10·Σ_{k<h} e^(−2π²(σ²/h)·k/(k+1)), and
-  √(2ρ) = Δ₂/σ + τ·√d does, where d is the number of sums that move. (The proposition counts all sums; those that do not
+  √(2ρ) = Δ₂/σ + τ·√d does, where d is the number of sums that move. (Theirs counts all sums; those that do not
   move have the same distribution on both sides, and do not matter.)
 - zCDP adds up over rounds, pure ε implies ρ = ε²/2, and ρ implies (ρ + 2√(ρ·ln(1/δ)), δ) for every δ (Bun and Steinke
   2016, propositions 1.4 and 1.3). Pure ε adds up as well, and (ε, δ) does with both.
