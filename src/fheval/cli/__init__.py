@@ -53,6 +53,7 @@ COMMANDS = (
     ("consortium", "fheval.cli.consortium", "Run a consortium: authority, kits, signed policy."),
     ("vault", "fheval.cli.vault", "Keep a party's keys and data, and answer rounds as the policy allows."),
     ("aggregator", "fheval.cli.aggregator", "Run a consortium's aggregator on Flower, and rounds."),
+    ("verify", "fheval.cli.verify", "Check members' signed receipts of a round, offline."),
     ("party", "fheval.cli.party", "Connect a member's vault to the aggregator."),
 )
 
@@ -263,16 +264,17 @@ def check_targets(json: str | None, report: Path | None) -> None:
     """Refuse, before a round costs anybody time, files that could not be written afterwards."""
     check_target(json)
     if report is not None:
-        _check_file("--report", report)
+        check_file("--report", report)
 
 
 def check_target(target: str | None) -> None:
     """Refuse a file for JSON that could not be written."""
     if target is not None and target != STANDARD_OUTPUT:
-        _check_file("--json", Path(target))
+        check_file("--json", Path(target))
 
 
-def _check_file(option: str, path: Path) -> None:
+def check_file(option: str, path: Path) -> None:
+    """Refuse a file that could not be written; `option` says which one it is."""
     if path.is_dir():
         raise ConfigError(f"{option} {path}: this is a directory. Name a file in it.")
     if not path.parent.is_dir():
@@ -287,24 +289,25 @@ def write_json(target: str, content: Mapping[str, Any]) -> None:
     if target == STANDARD_OUTPUT:
         typer.echo(text, nl=False)
     else:
-        _write(Path(target), text)
+        write_text(Path(target), text)
 
 
 def write_page(target: Path, account: Account, when: datetime | None = None) -> None:
     """Write the page that tells about an evaluation, of this moment or of an earlier one."""
     from fheval.report.round_page import round_page
 
-    _write(target, round_page(account, when or datetime.now().astimezone()))
+    write_text(target, round_page(account, when or datetime.now().astimezone()))
 
 
 def write_markdown(target: Path, result: Result, account: Account) -> None:
     """Write what a paper and a model card take from an evaluation."""
     from fheval.report.markdown import round_markdown
 
-    _write(target, round_markdown(result, account, datetime.now().astimezone()))
+    write_text(target, round_markdown(result, account, datetime.now().astimezone()))
 
 
-def _write(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all, or into a pipe."""
     if _is_special(path):
         path.write_text(text, encoding="utf-8")
     else:

@@ -46,7 +46,8 @@ def _record(parameter: Any, context: Any) -> tuple[str, str] | None:
     if record is None or getattr(parameter, "hidden", False):
         return None
     name, said = record
-    return name, " ".join(said.split())
+    # Typer marks what rich would take for markup.
+    return name, " ".join(said.replace("\\[", "[").split())
 
 
 def _write_epilog(epilog: str, formatter: Any) -> None:

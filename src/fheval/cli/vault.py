@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fheval.cli import check_target, check_targets, options, write_json, write_page
+from fheval.cli import check_file, check_target, check_targets, options, write_json, write_page, write_text
 from fheval.cli.acceptance import accept_all, acceptance_of, offer, take_over
 from fheval.cli.transports import relay_of
 from fheval.cli.vault_views import result_of, rounds_json, rounds_table, status_json, status_table
@@ -19,11 +19,12 @@ from fheval.errors import ConfigError
 from fheval.party.accepted import AcceptedStudies
 from fheval.party.columns import StudyColumns
 from fheval.party.core import utc_now
-from fheval.party.ledger import Ledger
+from fheval.party.ledger import History, Ledger
 from fheval.party.ledger_place import move_ledger, open_ledger, replace_ledger
 from fheval.party.log import log_to_standard_error
 from fheval.party.member_file import MemberFile
 from fheval.party.process import VaultFiles, run_vault
+from fheval.party.receipts import receipt_of
 from fheval.study import Study
 
 app = typer.Typer(
@@ -46,6 +47,10 @@ StateOption = Annotated[
 SocketOption = Annotated[
     Path | None,
     typer.Option("--socket", metavar="PATH", help="The Unix socket.", show_default="vault.sock beside the ledger"),
+]
+
+RoundArgument = Annotated[
+    str, typer.Argument(metavar="ROUND", help="The round's id, how it begins, or: last", show_default=False)
 ]
 
 
@@ -242,9 +247,7 @@ def status(
 
 @app.command(epilog="Example: fheval vault report --kit ./kit ce2490f9 out.html")
 def report(
-    round_id: Annotated[
-        str, typer.Argument(metavar="ROUND", help="The round's id, how it begins, or: last", show_default=False)
-    ],
+    round_id: RoundArgument,
     target: Annotated[Path, typer.Argument(metavar="FILE.html", help="Where the page goes.", show_default=False)],
     kit: KitOption = None,
     state: StateOption = None,
@@ -254,13 +257,31 @@ def report(
 
     check_targets(None, target)
     with Ledger.read(_files(kit, state, None).ledger) as ledger:
-        history = ledger.history()
-    found = history[-1:] if round_id == LAST else [each for each in history if each.round.id.startswith(round_id)]
-    if len(found) != 1:
-        several = f"{len(found)} rounds begin" if found else "No round begins"
-        raise ConfigError(f"{several} with {round_id!r}. See: fheval vault rounds")
-    write_page(target, account_of(result_of(found[0])), (found[0].ended or found[0].began).astimezone())
-    typer.echo(f"{target} tells about round {found[0].round.id}.")
+        found = _found(ledger, round_id)
+    write_page(target, account_of(result_of(found)), (found.ended or found.began).astimezone())
+    typer.echo(f"{target} tells about round {found.round.id}. Others can check a receipt of it: fheval vault receipt")
+
+
+@app.command(epilog="Example: fheval vault receipt --kit ./kit last receipt.json")
+def receipt(
+    round_id: RoundArgument,
+    target: Annotated[Path, typer.Argument(metavar="FILE.json", help="Where it goes.", show_default=False)],
+    kit: KitOption = None,
+    state: StateOption = None,
+) -> None:
+    """Write a signed receipt of a round's result, which anybody can check with `fheval verify`.
+
+    It says which study was asked, who took part and what came out, in the decimals that all members were told, and
+    nothing of your own rows. It is your member's word: whoever wants more asks the leader and the checkers for theirs.
+    """
+    check_file("The receipt", target)
+    files = _files(kit, state, None)
+    member = load_kit(files.kit, now=utc_now())
+    with Ledger.read(files.ledger) as ledger:
+        found = _found(ledger, round_id)
+    made = receipt_of(found, member, files, now=utc_now())
+    write_text(target, made.to_bytes().decode())
+    typer.echo(f"{target} is {member.identity.name}'s receipt of round {found.round.id}.")
 
 
 @app.command(
@@ -341,6 +362,16 @@ def _by_name(option: str, texts: list[str] | None) -> dict[str, str]:
             raise ConfigError(f"{option} names {name} twice. Name each once.")
         found[name] = thing if equals else name
     return found
+
+
+def _found(ledger: Ledger, round_id: str) -> History:
+    """The one round that is meant."""
+    history = ledger.history()
+    found = history[-1:] if round_id == LAST else [each for each in history if each.round.id.startswith(round_id)]
+    if len(found) != 1:
+        several = f"{len(found)} rounds begin" if found else "No round begins"
+        raise ConfigError(f"{several} with {round_id!r}. See: fheval vault rounds")
+    return found[0]
 
 
 def _files(kit: Path | None, state: Path | None, socket: Path | None) -> VaultFiles:

@@ -240,6 +240,11 @@ def kept_study(directory: Path, name: str) -> bytes:
     return files.read_public(path)
 
 
+def kept_policy(directory: Path) -> bytes:
+    """The signed policy of a kit."""
+    return files.read_public(directory / POLICY)
+
+
 def place_hub(directory: Path, address: str) -> None:
     """Note in a member's kit, for its relay, where the hub is."""
     folder = files.private_subdirectory(directory / member_keys.TRANSPORT_DIRECTORY)
