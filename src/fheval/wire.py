@@ -58,7 +58,8 @@ M = TypeVar("M", bound=Message)
 
 def encode(message: Message) -> bytes:
     """Turn a message into bytes; equal messages give equal bytes."""
-    return HEADER + msgspec.msgpack.encode(message)
+    # All at once: to put the header before a message that is there already would copy it.
+    return msgspec.msgpack.encode((MAGIC, VERSION, message))
 
 
 # Making a decoder costs more than using it.

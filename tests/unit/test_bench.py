@@ -11,6 +11,7 @@ from fheval.protocols import PROTOCOLS
 from fheval_lab.bench import suite as bench_suite
 from fheval_lab.bench.aggregators import Played
 from fheval_lab.bench.growth import Growth, grow, powers_of_ten
+from fheval_lab.bench.members import member_ratios
 from fheval_lab.bench.suite import MANY_PARTIES, PARTIES, aggregator_times, engine_ratios, work
 from fheval_lab.clear import ClearEngine
 
@@ -45,6 +46,8 @@ def test_ratios_are_medians_over_pairs_of_one_repetition() -> None:
     doubled = found["paper-malicious / paper-semi-honest"]
     assert (doubled.value, doubled.high) == pytest.approx((2.0, 10.0))
     assert doubled.holds
+    assert found["committee: seconds, 100 parties"].value == pytest.approx(1.0)
+    assert not found["committee: seconds, 100 parties"].holds
     assert found["padded / paper-semi-honest"].value == pytest.approx(0.03)
     assert found["padded / paper-semi-honest"].holds
     assert not found["padded-verified / paper-malicious"].holds
@@ -66,6 +69,20 @@ def test_every_protocol_takes_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(0 < each.online < each.seconds for found in times.values() for each in found)
     assert steps[-1] == "clear: repetition 2 of 2"
     assert len(steps) == len(few) + 2
+
+
+def test_a_member_is_measured_beside_a_leader_and_the_papers_round() -> None:
+    steps: list[str] = []
+    measured = member_ratios(ClearEngine(), (100,), 5, steps.append)
+    found = {each.name.partition("parties: ")[2]: each for each in measured}
+    assert set(found) == {
+        "a member's seconds",
+        "a member / the leader of padded",
+        "MB that a member sends",
+        "kB that a party sends",
+        "all roles / those of paper-semi-honest",
+    }
+    assert all(each.value > 0 for each in found.values())
 
 
 def test_short_works_take_turns_until_each_has_lasted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ was, and one that is shown something else draws other numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 
 import numpy as np
@@ -217,35 +217,31 @@ class Aggregator(base.Aggregator):
             offers=tuple(offers[member] for member in self.members),
         )
 
-    def mix_notices(self, notice: RosterNotice, crossings: dict[str, bytes]) -> list[dict[str, bytes]]:
-        """For every part, what each member gets."""
+    def mix_notices(self, notice: RosterNotice, crossings: dict[str, bytes]) -> Iterator[dict[str, bytes]]:
+        """For every part, what each member gets; one part after the other, since they are large."""
         try:
             crossed = {member: decode(crossings[member], Crossing, sender=member) for member in self.members}
         except RemoteProtocolError as error:
             raise self.members_failed(Stage.PADS, frozenset({error.culprit}), str(error)) from error
         told = tuple(each.told for each in crossed.values())
         digests = b"".join(digest for each in self.digests for digest in each)
-        everything = []
         for part in self.layout.parts:
             chosen = range(len(self.layout.primes))[part]
             values = tuple(b"".join(each.values[n] for each in self.uploads) for n in chosen)
-            everything.append(
-                {
-                    member: encode(
-                        MixNotice(
-                            round=self.round.id,
-                            roster=notice.roster,
-                            nonces=notice.nonces,
-                            digests=digests,
-                            values=values,
-                            told=told,
-                            returns=tuple(each.returns[index] for sender, each in crossed.items() if sender != member),
-                        )
+            yield {
+                member: encode(
+                    MixNotice(
+                        round=self.round.id,
+                        roster=notice.roster,
+                        nonces=notice.nonces,
+                        digests=digests,
+                        values=values,
+                        told=told,
+                        returns=tuple(each.returns[index] for sender, each in crossed.items() if sender != member),
                     )
-                    for index, member in enumerate(self.members)
-                }
-            )
-        return everything
+                )
+                for index, member in enumerate(self.members)
+            }
 
 
 class Committee(Protocol):

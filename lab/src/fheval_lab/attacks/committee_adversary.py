@@ -6,7 +6,7 @@ sent, to some of them or to all. What strategies do to slots it does to the uplo
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import ClassVar
 
@@ -69,7 +69,7 @@ class CommitteeAdversary(committee.Aggregator):
             uploads=b"".join(digests),
         )
 
-    def mix_notices(self, notice: RosterNotice, crossings: dict[str, bytes]) -> list[dict[str, bytes]]:
+    def mix_notices(self, notice: RosterNotice, crossings: dict[str, bytes]) -> Iterator[dict[str, bytes]]:
         """Speak of the whole roster again."""
         return super().mix_notices(msgspec.structs.replace(notice, roster=tuple(self.roster)), crossings)
 

@@ -13,7 +13,7 @@ from fheval.protocols import PROTOCOLS, Protocol
 from fheval.protocols.base import Stage
 from fheval_lab.bench.aggregators import Measurement, Played, Ratio, aggregator_work
 from fheval_lab.bench.counting import counting_speedups, scan_ratios
-from fheval_lab.bench.members import member_ratios, with_committee
+from fheval_lab.bench.members import AGGREGATOR_SECONDS, member_ratios, with_committee
 from fheval_lab.bench.resamples import resampled_round
 
 DECISION_POINTS = 100
@@ -152,6 +152,8 @@ def engine_ratios(engine: str, times: Times) -> list[Ratio]:
     padded = min(_with_pads(), key=lambda each: each.resists).name
     for each in with_committee():
         # It computes nothing, and grows with what it passes on.
+        seconds = [played.seconds for played in times[each.name, PARTIES]]
+        ratios.append(_ratio(f"{each.name}: seconds, {PARTIES} parties", engine, seconds, AGGREGATOR_SECONDS))
         for other in (padded, paper[False]):
             ratios.append(over(f"{each.name} / {other}", (each.name, PARTIES), (other, PARTIES), 1.0))
     for each in _with_pads():
