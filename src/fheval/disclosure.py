@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache, reduce
 from itertools import combinations, product
 from math import ceil, exp, inf, log, prod, sqrt
 from typing import Literal
@@ -240,19 +240,27 @@ def _threshold_systems(
 ) -> Iterator[_System]:
     names = tuple(dict.fromkeys(name for block in blocks for name in block))
     alone = [[block] for block in dict.fromkeys(blocks)]
-    seen: set[tuple[str, ...]] = set()
-    for count in range(1, 1 + min(len(names), _MOST_TOGETHER)):
-        for chosen in combinations(names, count):
-            space = np.vstack([_depends_on(name) for name in chosen])
-            within = tuple(name for name in names if _lies_in(_depends_on(name), space))
-            if within in seen:
-                continue
-            seen.add(within)
-            for some in (blocks, *alone) if len(blocks) > 1 else (blocks,):
-                kept = [tuple(name for name in block if name in within) for block in some]
-                kept = [block for block in kept if block]
-                if kept:
-                    yield _system(kept, rows, share, rates, steps, resampled=resampled)
+    for within in _said_together(names):
+        for some in (blocks, *alone) if len(blocks) > 1 else (blocks,):
+            kept = [tuple(name for name in block if name in within) for block in some]
+            kept = [block for block in kept if block]
+            if kept:
+                yield _system(kept, rows, share, rates, steps, resampled=resampled)
+
+
+@lru_cache(maxsize=64)
+def _said_together(names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    """Sets of metrics of one threshold: with some of them, all others that depend on nothing else."""
+
+    @cache
+    def with_one_more(known: tuple[str, ...], name: str) -> tuple[str, ...]:
+        space = np.vstack([_depends_on(each) for each in (*known, name)])
+        return tuple(each for each in names if _lies_in(_depends_on(each), space))
+
+    counts = range(1, 1 + min(len(names), _MOST_TOGETHER))
+    chosen = (some for count in counts for some in combinations(names, count))
+    nothing: tuple[str, ...] = ()
+    return tuple(dict.fromkeys(reduce(with_one_more, some, nothing) for some in chosen))
 
 
 def _system(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
 from math import ceil, floor
 from typing import Any
 
+import numpy as np
 import pytest
 
+from fheval import disclosure
 from fheval.disclosure import (
     LEAST_CANDIDATES,
     RevealsMore,
@@ -229,3 +231,43 @@ def test_rounding_to_the_nearest_tells_no_more_in_the_next_round() -> None:
     often, once = (disclosed_by(a_study(["accuracy"], rounds=rounds, **asked), 1000) for rounds in (10, 1))
     assert often.candidates == once.candidates
     assert "sees exact fractions" in " ".join(disclosure_in_words(often))
+
+
+# Which numbers are looked at together
+
+
+def one_by_one(names: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Every few metrics, and with them all that depend on nothing else: ranks of what they depend on."""
+    found: list[tuple[str, ...]] = []
+    for chosen in (some for count in range(1, 5) for some in combinations(names, count)):
+        space = np.vstack([disclosure._depends_on(name) for name in chosen])
+        rank = np.linalg.matrix_rank(space, tol=1e-6)
+        within = [
+            name
+            for name in names
+            if np.linalg.matrix_rank(np.vstack([space, disclosure._depends_on(name)]), tol=1e-6) == rank
+        ]
+        found.append(tuple(within))
+    return list(dict.fromkeys(found))
+
+
+def test_no_set_of_metrics_is_left_out() -> None:
+    names = ("recall", "precision", "accuracy", "f1", "specificity", "kappa", "npv")
+    assert list(disclosure._said_together(names)) == one_by_one(names)
+
+
+def test_many_metrics_at_one_threshold_take_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixteen of them can be chosen in 2,516 ways, which depend on 17 sets of counts."""
+    steps = 0
+    reduce_rows = disclosure._reduced
+
+    def counted(rows: disclosure._Matrix) -> disclosure._Matrix:
+        nonlocal steps
+        steps += 1
+        return reduce_rows(rows)
+
+    monkeypatch.setattr(disclosure, "_reduced", counted)
+    disclosure._said_together.cache_clear()
+    names = [name for name, metric in METRICS.items() if metric.threshold]
+    disclosed_by(a_study([f"{name}@0.3" for name in names]), 5000)
+    assert steps < 20_000
