@@ -124,7 +124,7 @@ dist: setup-main ## wheels and sdists of both distributions in dist/, checked as
 	cd lab && ../$(PYTHON) -m hatchling build --directory ../dist
 	.venv-docs/bin/twine check --strict dist/*
 
-packages: setup-main ## both wheels, and the product's alone in an empty environment
+packages: setup-main ## wheels and sdists of both distributions, in empty environments of every Python that is there
 	$(PYTHON) -m pytest tests/packaging
 
 slow: setup ## statistics, long simulations and benchmarks that `make test` leaves out
