@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 from hashlib import sha256
 from itertools import product
 from math import ceil
@@ -430,7 +431,7 @@ class Study(Message, frozen=True, kw_only=True):
             **msgspec.structs.asdict(call),
             protocol=self.protocol,
             groups=self.groups,
-            batch=None if curve else self.batch(),
+            batch=None if curve else _batch(self),
             sums=self.number_of_slices() * width,
             slices=self.number_of_slices(),
             precision=self.precision,
@@ -440,6 +441,12 @@ class Study(Message, frozen=True, kw_only=True):
             checkers=self.checkers,
             noise=self.noise,
         )
+
+
+@lru_cache(maxsize=16)
+def _batch(study: Study) -> Batch:
+    """A study's batch: vaults derive it at every stage of every round."""
+    return study.batch()
 
 
 def _means(metrics: Sequence[str], models: Sequence[str]) -> dict[str, Any]:

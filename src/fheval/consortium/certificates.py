@@ -191,6 +191,14 @@ def check_dates(certificate: x509.Certificate, *, now: datetime) -> None:
         raise ConfigError(f"{whose} is not valid before {to_the_minute(start)}. Check this machine's clock.")
 
 
+def valid_together(*certificates: x509.Certificate) -> tuple[datetime, datetime]:
+    """From when to when all of these are valid."""
+    return (
+        max(each.not_valid_before_utc for each in certificates),
+        min(each.not_valid_after_utc for each in certificates),
+    )
+
+
 def check_member_use(certificate: x509.Certificate, name: str) -> None:
     """Refuse a certificate that is not this member's, or not one for signing messages with Ed25519."""
     found = common_name(certificate)

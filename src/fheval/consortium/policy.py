@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from math import inf
 
 from cryptography.exceptions import InvalidSignature
@@ -58,8 +59,7 @@ class Roster:
 
     def hash(self) -> bytes:
         """The digest that messages and bundles are bound to."""
-        content = RosterContent(members=tuple((record.name, record.fingerprint()) for record in self.members))
-        return digest("roster", encode(content))
+        return _roster_hash(self.members)
 
     def names(self) -> tuple[str, ...]:
         return tuple(record.name for record in self.members)
@@ -85,7 +85,7 @@ class Policy(Message, frozen=True, kw_only=True):
 
     def hash(self) -> bytes:
         """The digest that bundles are bound to."""
-        return digest(_SIGNED, encode(self))
+        return _policy_hash(self)
 
     def member(self, name: str) -> MemberRecord:
         return self._members([name])[0]
@@ -148,6 +148,17 @@ class Policy(Message, frozen=True, kw_only=True):
             if name not in known:
                 raise _broken(f"{name!r} is not a member of {self.consortium} under policy version {self.version}")
         return tuple(known[name] for name in names)
+
+
+# A vault needs both at every stage of a round, and either takes a look at every member.
+@lru_cache(maxsize=16)
+def _roster_hash(members: tuple[MemberRecord, ...]) -> bytes:
+    return digest("roster", encode(RosterContent(members=tuple((each.name, each.fingerprint()) for each in members))))
+
+
+@lru_cache(maxsize=16)
+def _policy_hash(policy: Policy) -> bytes:
+    return digest(_SIGNED, encode(policy))
 
 
 class SignedPolicy(Message, frozen=True, kw_only=True):

@@ -91,10 +91,8 @@ class TrustAnchor:
 
     authority_pem: bytes
     policy_key: ed25519.Ed25519PublicKey
-    # Records that were checked once and cannot change; only their dates are looked at again.
-    _issued: dict[MemberRecord, tuple[x509.Certificate, x509.Certificate]] = field(
-        default_factory=dict, init=False, repr=False
-    )
+    # Records that were checked once and cannot change; only the dates between which they hold are looked at again.
+    _issued: dict[MemberRecord, tuple[datetime, datetime]] = field(default_factory=dict, init=False, repr=False)
 
     def authority(self) -> x509.Certificate:
         return certificates.read_certificates(self.authority_pem, "The authority's certificate")[0]
@@ -127,9 +125,11 @@ class TrustAnchor:
         try:
             if record not in self._issued:
                 self.check_issued(record)
-                self._issued[record] = self.authority(), record.x509()
-            for certificate in self._issued[record]:
-                certificates.check_dates(certificate, now=now)
+                self._issued[record] = certificates.valid_together(self.authority(), record.x509())
+            start, end = self._issued[record]
+            if not start <= now <= end:
+                certificates.check_dates(self.authority(), now=now)
+                certificates.check_dates(record.x509(), now=now)
         except ConfigError as error:
             raise RemoteProtocolError(str(error), step="certificate", culprit=record.name) from error
 
