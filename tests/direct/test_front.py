@@ -109,6 +109,29 @@ def test_who_has_most_loses_first(monkeypatch: pytest.MonkeyPatch, held: ExitSta
     assert asyncio.run(play()) == (1, 19)
 
 
+def test_who_was_admitted_long_ago_goes_when_there_are_too_many(held: ExitStack) -> None:
+    """However old they are: no more than so many are kept."""
+
+    async def play() -> int:
+        outside = reserved("127.0.0.1", 0)
+        async with standing_before(Front(("127.0.0.1", 1), most=30), outside):
+            return await alive(await crowd(held, outside.getsockname()[1], 60))
+
+    assert asyncio.run(play()) == 30
+
+
+@pytest.mark.parametrize(("hard", "connections"), [(1112, 200), (500, 1), (1_000, 162), (20_000, 200)])
+def test_files_for_as_many_connections_as_the_system_grants(
+    monkeypatch: pytest.MonkeyPatch, hard: int, connections: int
+) -> None:
+    """200 take 600 files, and 512 are for all else."""
+    given: list[tuple[int, int]] = []
+    monkeypatch.setattr("resource.getrlimit", lambda _: (256, hard))
+    monkeypatch.setattr("resource.setrlimit", lambda _, limits: given.append(limits))
+    assert front.allow_files(200) == connections
+    assert given == [(min(hard, 1112), hard)]
+
+
 def test_a_system_without_files_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     async def play() -> bytes:
         inside = await asyncio.start_server(echo, "127.0.0.1", 0)

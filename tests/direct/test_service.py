@@ -149,3 +149,21 @@ def test_a_taken_port_for_metrics_is_named(made: Consortium) -> None:
 
     with pytest.raises(ConfigError, match="cannot be listened on for metrics"):
         asyncio.run(play(free_port()))
+
+
+def test_fewer_connections_than_members_are_refused_at_once(made: Consortium) -> None:
+    with pytest.raises(ConfigError, match="--connections 2 has no room for the policy's 3 members"):
+        asyncio.run(serve(made.root / "hub", made.root / "state", "127.0.0.1", 0, connections=2, on_ready=lambda: None))
+
+
+def test_a_system_that_grants_too_few_files_for_the_members_is_told_of(
+    made: Consortium, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(service, "allow_files", lambda _: 2)
+
+    async def play() -> None:
+        async with serving(made):
+            pass
+
+    asyncio.run(play())
+    assert "files for 2 connections, and the policy lists 3 members" in caplog.text

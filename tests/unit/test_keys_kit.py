@@ -176,6 +176,26 @@ def test_a_round_must_include_this_member(made: Consortium) -> None:
         kit.roster(NAMES, now=NOW)
 
 
+def test_certificates_are_read_once_and_their_dates_looked_at_every_time(
+    made: Consortium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand members' certificates, read at every stage, would be most of a round's work."""
+    made.enrol("dogwood", days=10)
+    made.sign()
+    kit, roster = made.kit("alder"), (*NAMES, "dogwood")
+    assert kit.roster(roster, now=NOW).names() == roster
+
+    def read(_: bytes) -> None:
+        raise AssertionError("a certificate was read again")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("fheval.consortium.certificates.certificate_from_der", read)
+        assert kit.roster(roster, now=NOW + 9 * DAY).names() == roster
+    for moment, why in ((NOW + 11 * DAY, "certificate of dogwood expired"), (NOW - DAY, "is not valid before")):
+        with pytest.raises(RemoteProtocolError, match=why):
+            kit.roster(roster, now=moment)
+
+
 def test_a_member_whose_certificate_expired_blocks_only_rounds_with_it(made: Consortium) -> None:
     made.enrol("dogwood", days=2)
     made.sign()

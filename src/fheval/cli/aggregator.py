@@ -19,6 +19,7 @@ from fheval.cli.vault_views import row_line
 from fheval.consortium import AggregatorKit, Policy, load_aggregator_kit
 from fheval.consortium.bulletin import read_bulletin, take_bulletin
 from fheval.consortium.signed_study import require_playable
+from fheval.direct.front import MOST_CONNECTIONS
 from fheval.errors import ConfigError
 from fheval.flower.environment import require_flower
 from fheval.flower.evaluation import evaluate as carry_out
@@ -74,6 +75,14 @@ def up(
             help="With direct: figures for Prometheus on this port of 127.0.0.1.",
         ),
     ] = None,
+    connections: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="With direct: the most connections that are kept; each takes three of the process's open files.",
+        ),
+    ] = MOST_CONNECTIONS,
     transport: Transport = TransportName.DIRECT,
 ) -> None:
     """Take the connections of the policy's members, with TLS, until Ctrl-C or SIGTERM."""
@@ -92,7 +101,7 @@ def up(
         from fheval.direct.service import run_hub
 
         log_to_standard_error("fheval.hub")
-        run_hub(kit, state, host, port, metrics=metrics, on_ready=ready)
+        run_hub(kit, state, host, port, metrics=metrics, connections=connections, on_ready=ready)
     else:
         from fheval.flower.superlink import run_aggregator
 

@@ -30,8 +30,10 @@ _NO_FILES_PAUSE = 0.2
 # By then a handshake has ended, or the server inside has hung up.
 YOUNG_SECONDS = 12.0
 MOST_YOUNG = 128
+# So many may stay: enough for a few thousand members, each of which may come anew before its last connection is gone.
+MOST_CONNECTIONS = 4096
 # Each takes three files: two ends here, and the server's own.
-MOST_CONNECTIONS = 1024
+_FILES_EACH = 3
 _FILES_FOR_OTHERS = 512
 
 _READ_BYTES = 1 << 16
@@ -58,13 +60,19 @@ class Peer:
 class Front:
     """Passes bytes between those who connect and the server at `inside`.
 
-    `on_peer` hears, for each connection to the server, its port there and who is at the other end.
+    At most `most` connections are kept. `on_peer` hears, for each connection to the server, its port there and who is
+    at the other end.
     """
 
     def __init__(
-        self, inside: tuple[str, int], *, on_peer: Callable[[int, Peer | None], None] = lambda _port, _peer: None
+        self,
+        inside: tuple[str, int],
+        *,
+        most: int = MOST_CONNECTIONS,
+        on_peer: Callable[[int, Peer | None], None] = lambda _port, _peer: None,
     ) -> None:
         self._inside = inside
+        self._most = most
         self._on_peer = on_peer
         self._connections: dict[_Connection, None] = {}
 
@@ -129,7 +137,7 @@ class Front:
         """Where there are too many, hang up on the oldest of whoever has the most; the young go first."""
         young = [each for each in self._connections if each.young]
         crowd = young if len(young) > MOST_YOUNG else list(self._connections)
-        if len(young) > MOST_YOUNG or len(self._connections) > MOST_CONNECTIONS:
+        if len(young) > MOST_YOUNG or len(self._connections) > self._most:
             ((busiest, _),) = Counter(each.address for each in crowd).most_common(1)
             self._hang_up(next(each for each in crowd if each.address == busiest))
 
@@ -182,14 +190,14 @@ def reserved(host: str, port: int) -> socket.socket:
         raise ConfigError(complaint) from error
 
 
-def allow_files() -> None:
-    """Let this process have as many open files as its connections may need and the system grants."""
+def allow_files(connections: int = MOST_CONNECTIONS) -> int:
+    """Let this process open files for so many connections; gives for how many the system grants them."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 3 * MOST_CONNECTIONS + _FILES_FOR_OTHERS
-    if hard == resource.RLIM_INFINITY or hard > soft:
-        resource.setrlimit(
-            resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else max(soft, min(wanted, hard)), hard)
-        )
+    wanted = _FILES_EACH * connections + _FILES_FOR_OTHERS
+    granted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < granted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (granted, hard))
+    return min(connections, max(1, (granted - _FILES_FOR_OTHERS) // _FILES_EACH))
 
 
 @asynccontextmanager

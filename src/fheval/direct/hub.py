@@ -36,7 +36,7 @@ from fheval.direct.frames import (
     ToRelay,
     read_frame,
 )
-from fheval.direct.front import Front, Peer, reserved, standing_before
+from fheval.direct.front import MOST_CONNECTIONS, Front, Peer, reserved, standing_before
 from fheval.errors import RemoteProtocolError, TransportError
 from fheval.wire import encode
 
@@ -290,8 +290,10 @@ async def _arrival(name: str, frames: AsyncIterator[bytes]) -> Arrival:
 
 
 @asynccontextmanager
-async def listening(hub: Hub, kit: AggregatorKit, authority: Path, host: str, port: int) -> AsyncIterator[int]:
-    """Listen for members while the body of the `async with` runs; gives the port."""
+async def listening(
+    hub: Hub, kit: AggregatorKit, authority: Path, host: str, port: int, *, connections: int = MOST_CONNECTIONS
+) -> AsyncIterator[int]:
+    """Listen for members, with so many connections at most, while the `async with` runs; gives the port."""
     outside = reserved(host, port)
     server = grpc.aio.server(options=_SERVER_OPTIONS)
     handler = grpc.stream_stream_rpc_method_handler(hub.connect)
@@ -300,7 +302,7 @@ async def listening(hub: Hub, kit: AggregatorKit, authority: Path, host: str, po
         [(kit.key.read_bytes(), kit.certificate.read_bytes())], authority.read_bytes(), require_client_auth=True
     )
     inside = server.add_secure_port(f"{_LOOPBACK}:0", credentials)
-    front = Front((_LOOPBACK, inside), on_peer=hub.name_peer)
+    front = Front((_LOOPBACK, inside), most=connections, on_peer=hub.name_peer)
     await server.start()
     try:
         async with standing_before(front, outside):

@@ -23,7 +23,7 @@ from fheval.aggregator.orders import Failure, Order, OrderEnd, Post, Summary, ca
 from fheval.aggregator.round_in_play import Exchange
 from fheval.consortium import AggregatorKit, MemberRecord, load_aggregator_kit
 from fheval.consortium.files import check_private_directory
-from fheval.direct.front import allow_files
+from fheval.direct.front import MOST_CONNECTIONS, allow_files
 from fheval.direct.greetings import greet, greeting_of
 from fheval.direct.hub import Hub, Stream, listening
 from fheval.direct.metrics import Tally, telling
@@ -242,18 +242,41 @@ def _connected(name: str, stream: Stream | None, greeting: Greeting | None) -> C
 
 
 async def serve(
-    kit: Path, state: Path, host: str, port: int, *, metrics: int | None = None, on_ready: Callable[[], None]
+    kit: Path,
+    state: Path,
+    host: str,
+    port: int,
+    *,
+    metrics: int | None = None,
+    connections: int = MOST_CONNECTIONS,
+    on_ready: Callable[[], None],
 ) -> None:
     """Run a hub until it is cancelled; with `metrics`, tell them on that port of this machine."""
     service = Service(kit, state)
+    kept = _connections_kept(connections, len(service.kit.policy.members))
     async with (
-        listening(service.hub, service.kit, kit / "authority.pem", host, port) as bound,
+        listening(service.hub, service.kit, kit / "authority.pem", host, port, connections=kept) as bound,
         _answering(state / SOCKET, service),
         telling(service.metrics, metrics),
     ):
         service.address = f"{host}:{bound}"
         on_ready()
         await asyncio.Event().wait()
+
+
+def _connections_kept(wanted: int, members: int) -> int:
+    """How many connections there will be files for; says so where they are fewer than the policy's members."""
+    if wanted < members:
+        raise ConfigError(f"--connections {wanted} has no room for the policy's {members} members. Allow more.")
+    kept = allow_files(wanted)
+    if kept < members:
+        _log.warning(
+            "This process may have files for %d connections, and the policy lists %d members. Raise its limit of open "
+            "files (LimitNOFILE in the unit, or ulimit -n), then start it again.",
+            kept,
+            members,
+        )
+    return kept
 
 
 @asynccontextmanager
@@ -290,14 +313,21 @@ async def _answering(path: Path, service: Service) -> AsyncIterator[None]:
 
 
 def run_hub(
-    kit: Path, state: Path, host: str, port: int, *, metrics: int | None = None, on_ready: Callable[[], None]
+    kit: Path,
+    state: Path,
+    host: str,
+    port: int,
+    *,
+    metrics: int | None = None,
+    connections: int = MOST_CONNECTIONS,
+    on_ready: Callable[[], None],
 ) -> None:
     """Serve until SIGTERM or SIGINT."""
     state.mkdir(parents=True, mode=0o700, exist_ok=True)
     check_private_directory(state)
-    allow_files()
     with _alone(state):
-        asyncio.run(until_told(serve(kit, state, host, port, metrics=metrics, on_ready=on_ready)))
+        serving = serve(kit, state, host, port, metrics=metrics, connections=connections, on_ready=on_ready)
+        asyncio.run(until_told(serving))
 
 
 @contextmanager
