@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +15,13 @@ import msgspec
 import numpy as np
 import pytest
 
-from fheval.aggregator.conductor import Report, conduct, drive
-from fheval.aggregator.round_in_play import Exchange
+from direct.vaults import Vaults
 from fheval.cli import main
-from fheval.consortium import load_aggregator_kit
-from fheval.engines import load_engine
 from fheval.errors import CohortTooSmall, FhevalError, TransportError
-from fheval.party.client import ask
 from fheval.party.messages import REFUSAL, Hello, Relay, Reply, Tell, request
 from fheval.protocols import PROTOCOLS, padded_verified
 from fheval.protocols.base import Stage
-from fheval.secrets import SystemRandomness
-from fheval.study import Study
 from fheval.wire import decode
-from flower.loopback import Loopback
 from vault.requests import another, call_of, changed, proof_of, set_up
 
 pytestmark = pytest.mark.slow
@@ -43,54 +35,6 @@ STUDIES = {
     "regression": 'protocol = "padded"\nmetrics = ["mae"]\ntarget_range = [0, 1]\nrounds = 40\n',
     "resampled": f'protocol = "padded"\ninterval = 0.9\nreplicates = 40\n{COMMON}',
 }
-
-
-class Vaults(Loopback):
-    """The vaults alone, as processes; nobody relays for them but the test."""
-
-    def start(self) -> None:
-        for name in self.members:
-            self.start_vault(name)
-        for name in self.members:
-            self.programs[f"vault-{name}"].wait_for("listens on")
-
-    def handle(self, name: str, data: bytes) -> bytes:
-        return ask(self.kit(name) / "vault" / "vault.sock", data, seconds=60)
-
-    def study(self, name: str) -> Study:
-        return load_aggregator_kit(self.kit("hub"), now=now()).study(name)
-
-    def conduct(self, name: str, carry: Any, members: tuple[str, ...] = NAMES, **options: Any) -> Report:
-        kit = load_aggregator_kit(self.kit("hub"), now=now())
-        conducting = conduct(
-            kit.study(name), members, kit.policy, load_engine("seal"), SystemRandomness(), attempts=1, **options
-        )
-        return drive(conducting, carry)
-
-    def carry(self, asked: Exchange) -> dict[str, bytes]:
-        return {name: self.handle(name, data) for name, data in asked.requests.items()}
-
-    def until(self, study: str, stage: Stage, **options: Any) -> Exchange:
-        """Play honestly up to a stage; gives what would be asked then."""
-
-        class Reached(Exception):  # noqa: N818
-            pass
-
-        pending: list[Exchange] = []
-
-        def carry(asked: Exchange) -> dict[str, bytes]:
-            if asked.stage is stage:
-                pending.append(asked)
-                raise Reached
-            return self.carry(asked)
-
-        with pytest.raises(Reached):
-            self.conduct(study, carry, **options)
-        return pending[0]
-
-
-def now() -> datetime:
-    return datetime.now(timezone.utc)
 
 
 @pytest.fixture(scope="module")

@@ -36,16 +36,18 @@ def run(*arguments: str) -> None:
 class Program:
     """A command of fheval that runs until it is stopped, with its output in a file."""
 
-    def __init__(self, log: Path, *arguments: str) -> None:
+    def __init__(self, log: Path, *arguments: str, command: Sequence[str] = (FHEVAL,)) -> None:
         self.log = log
-        self.environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        self.command = command
+        # A module of the tests, too, can be the command.
+        self.environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
         self.arguments = arguments
         self.start()
 
     def start(self) -> None:
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                [FHEVAL, *self.arguments],
+                [*self.command, *self.arguments],
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -130,17 +132,17 @@ class Loopback:
 
     # What operators do
 
-    def found(self, rows: Mapping[str, tuple[Any, Any]] | None = None) -> None:
+    def found(self, rows: Mapping[str, tuple[Any, Any]] | None = None, policy: Sequence[str] = ()) -> None:
         """Make authority, kits, policy and data; sign the studies, and accept them as every member.
 
-        Members have made-up labels and scores, but for those whose `rows` are given.
+        Members have made-up labels and scores, but for those whose `rows` are given; the policy has these options.
         """
         authority = str(self.root / "authority")
         run("consortium", "init", authority, "--name", "Loopback")
         for name in self.members:
             run("consortium", "enroll", authority, name)
         run("consortium", "enroll", authority, "hub", "--aggregator", "127.0.0.1")
-        run("consortium", "policy", authority)
+        run("consortium", "policy", authority, *policy)
         generator = np.random.default_rng(2031)
         for number, name in enumerate(self.members):
             count = 120 + 30 * number
@@ -166,10 +168,10 @@ class Loopback:
     def signed(self, study: str) -> Path:
         return self.root / f"{study}.fhev"
 
-    def accept(self, name: str, study: str, *options: str) -> None:
-        """As a member: accept a study."""
-        data = str(self.root / f"{name}.csv")
-        place = ("--kit", str(self.kit(name)), str(self.signed(study)), "--data", data, "--lineage", study)
+    def accept(self, name: str, study: str, *options: str, data: Path | None = None) -> None:
+        """As a member: accept a study, with its file or with other data."""
+        path = str(data or self.root / f"{name}.csv")
+        place = ("--kit", str(self.kit(name)), str(self.signed(study)), "--data", path, "--lineage", study)
         run("vault", "accept", *place, "--yes", *options)
 
     def program(self, name: str, *arguments: str) -> Program:
