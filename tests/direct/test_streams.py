@@ -368,7 +368,7 @@ def test_who_comes_back_is_sent_what_it_is_owed(tmp_path: Path) -> None:
     made, state = make_consortium(tmp_path), tmp_path / "state"
     state.mkdir(mode=0o700)
     owed, reply = owed_file(state), Reply(stage=Stage.BROADCAST, round="r", sender="", body=b"", signature=b"")
-    owed.add([Owed(round="r", stage=Stage.BROADCAST, requests=dict.fromkeys(NAMES, b"outcome"), since=time.time())])
+    owed.keep(Owed(round="r", stage=Stage.BROADCAST, requests=dict.fromkeys(NAMES, b"outcome"), since=time.time()))
 
     async def play() -> set[str]:
         service = Service(tmp_path / "hub", state)

@@ -12,7 +12,9 @@ started anew in the middle of a round. In the end everything is healed, and what
 - a round ends in a result that is the pooled truth over its roster within the study's precision, or in none;
 - all who hold an outcome of a round hold the same;
 - releases are counted exactly: one for each upload that left, none for a round that is void;
-- an evaluation that gave a result has cost nobody in its roster more than one release;
+- an evaluation that gave a result has cost nobody in its roster more than one release, once all are back;
+- whoever has spent a release has an outcome for it, unless the round went on without its upload, or somebody who could
+  open it had already helped to when the hub stopped or that member vanished;
 - whoever is owed an outcome has it.
 """
 
@@ -39,7 +41,7 @@ from random import Random
 
 from fheval.aggregator.conductor import Report, drive
 from fheval.aggregator.orders import deliver
-from fheval.aggregator.owed import Owed, OwedFile
+from fheval.aggregator.owed import OwedFile
 from fheval.aggregator.round_in_play import EpochKeys, Exchange
 from fheval.consortium import Kit, Policy, load_kit
 from fheval.consortium.authority import create_authority
@@ -60,7 +62,7 @@ from vault.trial import RULES, Clock, Trial, write_scores
 MEMBERS = tuple(f"member-{number:02}" for number in range(12))
 POINTS = (8, 24, 40, 100)
 ROWS = (20, 60)
-# Of the processor, since a machine may be busy with other things.
+# Of the processor; of the clock so many more as others want the machine.
 HANG_SECONDS = float(os.environ.get("HANG_SECONDS", "10"))
 # As often as `direct` asks within a deadline in which a member is cut off for a moment now and then, and, for an answer
 # without which all was in vain, five times as often.
@@ -206,10 +208,11 @@ class Script:
         """Hand a request to a vault, and note in the model what its answer means."""
         if name not in self.world.vaults:
             return None
-        began = time.process_time()
+        began, at = time.process_time(), time.monotonic()
         reply = self.world.vaults[name].handle(data)
-        if time.process_time() - began > HANG_SECONDS:
-            raise Broken(f"{name} took too long at {stage}")
+        taken, wall = time.process_time() - began, time.monotonic() - at
+        if taken > HANG_SECONDS or wall > HANG_SECONDS * (1 + os.getloadavg()[0]):
+            raise Broken(f"{name} took too long at {stage}: {taken:.0f} s of the processor, {wall:.0f} s")
         self._account(name)
         return reply
 
@@ -251,11 +254,10 @@ class Script:
         there = sorted(name for name in world.members if name in world.vaults)
         if not self.only_messages and len(there) > 4 and self.draw.random() < 0.2:
             there = sorted(self.draw.sample(there, self.draw.randint(3, len(there))))
-        owed: list[Owed] = []
         before = {name: self._net(name) for name in world.members}
         rng = Drawn(self.draw)
         conducting = world.conduct(
-            self.study, rng, members=there, keys=world.keys, earlier=tuple(world.rosters), owed=owed
+            self.study, rng, members=there, keys=world.keys, earlier=tuple(world.rosters), owed=world.owed
         )
         deliver(world.owed, there, self.carry)
         try:
@@ -273,10 +275,8 @@ class Script:
             world.keys = report.keys
             if report.roster not in world.rosters:
                 world.rosters.append(report.roster)
-            world.owed.add(owed)
             self._at_most_one(report, before)
             return
-        world.owed.add(owed)
 
     def _stopping_hub(self, stops: bool) -> Callable[[Exchange], dict[str, bytes]]:
         left = self.draw.randint(1, 6) if stops and not self.only_messages else 1000
@@ -296,11 +296,38 @@ class Script:
 
     def _at_most_one(self, report: Report, before: dict[str, int]) -> None:
         """An attempt that waits for the word of a leader that has vanished costs its releases until it is back."""
-        open_ends = sum(each.failure is not None and not each.void for each in report.attempts)
-        self.done["attempts that cost a release in vain"] += open_ends
+        waiting = [each.round for each in report.attempts if each.failure is not None and not each.void]
+        self.done["attempts that wait for a leader's word"] += len(waiting)
         for name in report.roster:
-            if self._net(name) - before[name] > 1 + open_ends:
+            if self._net(name) - before[name] > 1 + len(waiting):
                 raise Broken(f"{name} spent {self._net(name) - before[name]} releases on one result")
+
+    def _begun_to_open(self, round_id: str) -> bool:
+        """Whether somebody has helped to open a round, so that it cannot be void any more."""
+        for name, ledger in self.world.ledgers.items():
+            answered = {Stage(stage) for (stage,) in ledger._rows("SELECT stage FROM stages WHERE round = ?", round_id)}
+            if answered and not self.unopened.issuperset(answered - {Stage.VOIDED}):
+                self.say(f"{name} had begun to open {round_id[:6]}")
+                return True
+        return False
+
+    @property
+    def unopened(self) -> frozenset[Stage]:
+        return PROTOCOLS[self.study.protocol].unopened
+
+    def _account_for_releases(self, outcomes: dict[str, dict[str, float | None]]) -> None:
+        """Every release has an outcome; in vain are those of a moment that no protocol can take back."""
+        for name, member in self.world.members.items():
+            for round_id in member.uploads.keys() - member.void:
+                held = outcomes.get(round_id, {})
+                if name in held:
+                    continue
+                if held:
+                    self.done["releases of uploads that came too late"] += 1
+                elif self._begun_to_open(round_id):
+                    self.done["releases in vain, since pads were given"] += 1
+                elif self._may_be_delivered():
+                    raise Broken(f"{name} has spent a release on {round_id}, which nobody has begun to open")
 
     def do_data(self) -> None:
         name = self.draw.choice(sorted(self.world.members))
@@ -366,8 +393,11 @@ class Script:
             values = [value for value in held.values() if value is not None]
             if values and (len(values) < len(held) or max(values) - min(values) > (self.study.precision or TOLERANCE)):
                 raise Broken(f"different outcomes of {round_id}: {held}")
-        if world.owed.members() and self._may_be_delivered():
-            raise Broken(f"owed for ever: {sorted(world.owed.members())}")
+        self._account_for_releases(outcomes)
+        for round_id, stage, requests in world.owed.to(world.members):
+            refused = stage is Stage.VOID and self._begun_to_open(round_id)
+            if self._may_be_delivered() and not refused:
+                raise Broken(f"owed for ever: {sorted(requests)}, {stage.value} of {round_id}")
 
     def _checked(self, name: str, round_id: str, verdict: Verdict) -> float | None:
         """The number that a member holds, which must be the truth over the roster; None for none."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,12 +13,12 @@ from fheval.aggregator import owed as owed_module
 from fheval.aggregator.conductor import Report, drive
 from fheval.aggregator.orders import deliver
 from fheval.aggregator.owed import Owed, OwedFile
-from fheval.aggregator.round_in_play import Exchange
+from fheval.aggregator.round_in_play import Exchange, RoundInPlay
 from fheval.errors import FhevalError
 from fheval.party.messages import REFUSAL
 from fheval.protocols import PROTOCOLS
 from fheval.protocols.base import Stage
-from vault.trial import ALL, NAMES, PicksTheFirst, Trial, Wire
+from vault.trial import ALL, NAMES, PADDED, PicksTheFirst, Trial, Wire
 
 
 def spent(trial: Trial, name: str) -> int:
@@ -25,13 +27,10 @@ def spent(trial: Trial, name: str) -> int:
 
 def evaluated(trial: Trial, wire: Wire, file: OwedFile, protocol: str = "padded") -> Report | None:
     """One evaluation over this wire; what is owed afterwards goes into the file."""
-    owed: list[Owed] = []
     try:
-        return drive(trial.conduct(trial.study(protocol), PicksTheFirst(), owed=owed), wire)
+        return drive(trial.conduct(trial.study(protocol), PicksTheFirst(), owed=file), wire)
     except FhevalError:
         return None
-    finally:
-        file.add(owed)
 
 
 @pytest.fixture
@@ -52,9 +51,7 @@ def test_the_outcome_waits_for_whoever_was_cut_off(trial: Trial, file: OwedFile,
         answered = wire(replace(asked, requests=cut) if lost == "request" else asked)
         return {name: reply for name, reply in answered.items() if name != "maple"}
 
-    owed: list[Owed] = []
-    report = drive(trial.conduct(trial.study(protocol), PicksTheFirst(), owed=owed), carry)
-    file.add(owed)
+    report = drive(trial.conduct(trial.study(protocol), PicksTheFirst(), owed=file), carry)
     assert report.confirmed == NAMES[:-1]
     assert file.members() == {"maple"}
     trial.start("maple")
@@ -93,9 +90,7 @@ def test_a_leader_that_was_silent_gives_releases_back_when_it_is_there_again(tri
             trial.stop("alder")
         return wire(asked)
 
-    owed: list[Owed] = []
-    report = drive(trial.conduct(trial.study(), PicksTheFirst(), owed=owed), carry)
-    file.add(owed)
+    report = drive(trial.conduct(trial.study(), PicksTheFirst(), owed=file), carry)
     assert [each.void for each in report.attempts] == [False, False]
     assert [spent(trial, name) for name in NAMES[1:]] == [2] * 4
     trial.start("alder")
@@ -103,6 +98,86 @@ def test_a_leader_that_was_silent_gives_releases_back_when_it_is_there_again(tri
     # One release for the evaluation that gave a result, and none for the attempt that never will.
     assert [spent(trial, name) for name in NAMES] == [0, 1, 1, 1, 1]
     assert file.members() == set()
+
+
+class Killed(BaseException):
+    """The aggregator is killed."""
+
+
+def killed_at(stage: Stage, trial: Trial, file: OwedFile, protocol: str) -> None:
+    """An evaluation whose aggregator is killed when it is about to ask for a stage."""
+    wire = Wire(trial)
+
+    def carry(asked: Exchange) -> dict[str, bytes]:
+        if asked.stage is stage:
+            raise Killed
+        return wire(asked)
+
+    with pytest.raises(Killed):
+        drive(trial.conduct(trial.study(protocol), PicksTheFirst(), owed=file), carry)
+
+
+def unanswered(protocol: str) -> Stage:
+    """The stage after the uploads."""
+    return PROTOCOLS[protocol].steps[1].stage
+
+
+@pytest.mark.parametrize("protocol", ALL)
+def test_an_aggregator_that_was_killed_after_the_uploads_gives_releases_back(
+    trial: Trial, file: OwedFile, protocol: str, folder: Path
+) -> None:
+    killed_at(unanswered(protocol), trial, file, protocol)
+    again = OwedFile(folder / "owed")
+    if PROTOCOLS[protocol].steps[-1].stage is unanswered(protocol):
+        # Everybody opens the answer, which was kept.
+        deliver(again, NAMES, Wire(trial))
+        assert all(trial.last(name).verdict is not None for name in NAMES)
+        return
+    assert [spent(trial, name) for name in NAMES] == [1] * 5
+    deliver(again, NAMES, Wire(trial))
+    assert [spent(trial, name) for name in NAMES] == [0] * 5
+    assert again.members() == set()
+
+
+@pytest.mark.parametrize("protocol", PADDED)
+def test_an_aggregator_that_was_killed_before_it_told_anybody_tells_them_later(
+    trial: Trial, file: OwedFile, protocol: str, folder: Path
+) -> None:
+    killed_at(Stage.BROADCAST, trial, file, protocol)
+    deliver(OwedFile(folder / "owed"), NAMES, Wire(trial))
+    assert {trial.released(name) for name in NAMES} == {trial.released("alder")}
+    assert [spent(trial, name) for name in NAMES] == [1] * 5
+
+
+def test_without_a_file_before_the_uploads_a_killed_aggregator_costs_a_release(
+    trial: Trial, file: OwedFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RoundInPlay, "_keep_before", lambda _self, _exchange: None)
+    killed_at(Stage.PADS, trial, file, "padded")
+    deliver(file, NAMES, Wire(trial))
+    assert [spent(trial, name) for name in NAMES] == [1] * 5
+
+
+def test_nothing_is_left_of_a_round_that_all_have_confirmed(trial: Trial, file: OwedFile) -> None:
+    evaluated(trial, Wire(trial), file)
+    assert file.members() == set()
+
+
+def test_a_leader_may_give_a_round_up_after_days(trial: Trial, file: OwedFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed_at(Stage.PADS, trial, file, "padded")
+    trial.clock.now += timedelta(days=30)
+    later = time.time() + 30 * 86_400
+    monkeypatch.setattr(time, "time", lambda: later)
+    deliver(file, NAMES, Wire(trial))
+    assert [spent(trial, name) for name in NAMES] == [0] * 5
+
+
+def test_members_of_one_request_share_its_bytes_on_disk(file: OwedFile, folder: Path) -> None:
+    body = bytes(100_000)
+    file.keep(Owed(round="r", stage=Stage.RESULT, requests=dict.fromkeys(NAMES, body), since=time.time()))
+    assert (folder / "owed").stat().st_size < 2 * len(body)
+    ((_, _, requests),) = file.to(NAMES)
+    assert requests == dict.fromkeys(NAMES, body)
 
 
 def test_a_refusal_settles_nothing(trial: Trial, file: OwedFile) -> None:

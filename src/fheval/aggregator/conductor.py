@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 
-from fheval.aggregator.owed import Owed
+from fheval.aggregator.owed import OwedFile
 from fheval.aggregator.round_in_play import EpochKeys, Exchange, Replies, RoundInPlay, Told
 from fheval.consortium import Policy
 from fheval.engines import Engine
@@ -82,14 +82,15 @@ def conduct(
     keys: EpochKeys | None = None,
     attempts: int = DEFAULT_ATTEMPTS,
     earlier: Collection[Collection[str]] = (),
-    owed: list[Owed] | None = None,
+    owed: OwedFile | None = None,
 ) -> Conducting:
     """Aggregator: play rounds of a study among these members until one succeeds, with a new leader each time.
 
     `keys` are those of an earlier report, used again if they suit the round. `earlier` are the rosters of the study's
     rounds so far, which vaults compare: where one more party would make the roster too close to one of them, it is left
-    out, and whoever leads was in all of them. What members are owed in the end is added to `owed`. `CohortTooSmall`
-    when too few members are left, `TransportError` when the attempts are used up.
+    out, and whoever leads was in all of them. What members are owed is kept in `owed`, from before they upload on, so
+    that an aggregator that was killed finds it there. `CohortTooSmall` when too few members are left, `TransportError`
+    when the attempts are used up.
     """
     present = tuple(members)
     failed_leaders: set[str] = set()
@@ -114,13 +115,11 @@ def conduct(
         reused = keys if keys is not None and keys.suit(protocol, round_) else None
         # Keys that have failed once are not tried again.
         keys = None
-        attempt = RoundInPlay(study, round_, policy, engine, rng, earlier=earlier)
+        attempt = RoundInPlay(study, round_, policy, engine, rng, earlier=earlier, owed=owed)
         try:
             confirmed, used = yield from attempt.play(reused)
-            _note(owed, attempt)
         except RoundFailed as failed:
             void = yield from attempt.void()
-            _note(owed, attempt)
             made.append(Attempt(round=round_.id, leader=leader, parties=parties, failure=str(failed), void=void))
             # Keys of an earlier round may have expired, which is nobody's fault.
             blamed = frozenset[str]() if reused and failed.stage in (Stage.OFFER, Stage.SUBMIT) else failed.without
@@ -142,11 +141,6 @@ def conduct(
         f"No round succeeded in {attempts} attempts; the last one failed: {made[-1].failure} "
         "Check that the members' vaults run, then try again."
     )
-
-
-def _note(owed: list[Owed] | None, attempt: RoundInPlay) -> None:
-    if owed is not None and attempt.owed is not None:
-        owed.append(attempt.owed)
 
 
 def _together(present: tuple[str, ...], earlier: Collection[Collection[str]], least: int) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import msgspec
 
 from fheval import errors
 from fheval.aggregator.conductor import conduct, drive
-from fheval.aggregator.owed import Owed, OwedFile
+from fheval.aggregator.owed import OwedFile
 from fheval.aggregator.round_in_play import EpochKeys, Exchange, Told
 from fheval.consortium import AggregatorKit
 from fheval.consortium.files import replace_public
@@ -136,15 +136,12 @@ def carry_out(order: Order, kit: AggregatorKit, members: Sequence[str], post: Po
     if order.begin_anew:
         forget_rosters(rosters, study.hash())
     earlier = kept_rosters(rosters, study.hash())
-    owed: list[Owed] = []
-    deliver(owed_file(keys.parent), members, post)
-    try:
-        conducting = conduct(
-            study, sorted(members), policy, engine, SystemRandomness(), keys=kept, earlier=earlier, owed=owed
-        )
-        report = drive(conducting, post)
-    finally:
-        owed_file(keys.parent).add(owed)
+    owed = owed_file(keys.parent)
+    deliver(owed, members, post)
+    conducting = conduct(
+        study, sorted(members), policy, engine, SystemRandomness(), keys=kept, earlier=earlier, owed=owed
+    )
+    report = drive(conducting, post)
     keep_keys(keys, report.keys, policy=policy.hash())
     keep_roster(rosters, study.hash(), report.roster)
     return Summary(

@@ -8,7 +8,8 @@ silent is void as soon as all of those have signed that they never will; then th
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 
@@ -22,6 +23,8 @@ from fheval.protocols.base import Stage
 
 # Keys live for a day; afterwards no vault could open what it is sent.
 _KEPT_SECONDS = 86_400.0
+# No key is needed to give a round up, or to hear of it: a leader may be away for longer.
+_KEPT_VOID_SECONDS = 90 * 86_400.0
 _MOST_ROUNDS = 32
 
 # A round that ends and a member that comes back may both write.
@@ -70,16 +73,26 @@ class Owed(msgspec.Struct, kw_only=True):
         self.stage, self.requests = Stage.VOIDED, dict.fromkeys(self.uploaded, told)
 
 
+class _Content(msgspec.Struct, frozen=True, kw_only=True):
+    """The file: in `owed` requests are digests, since many members are often owed the same bytes."""
+
+    bodies: dict[bytes, bytes]
+    owed: list[Owed]
+
+
 class OwedFile:
     """The file of what is owed, in the aggregator's state directory. Nothing in it opens anything."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def add(self, owed: Sequence[Owed]) -> None:
-        if owed:
-            with _WRITING:
-                self._write([*self._read(), *owed])
+    def keep(self, owed: Owed) -> None:
+        """Keep what is owed of a round, instead of what was before; where it is nothing, nothing."""
+        with _WRITING:
+            kept = self._read()
+            others = [each for each in kept if each.round != owed.round]
+            if owed.requests or len(others) < len(kept):
+                self._write([*others, owed])
 
     def members(self) -> set[str]:
         """Who is owed something."""
@@ -104,10 +117,24 @@ class OwedFile:
 
     def _read(self) -> list[Owed]:
         try:
-            return msgspec.msgpack.decode(self._path.read_bytes(), type=list[Owed])
-        except (OSError, msgspec.DecodeError, ValueError):
+            content = msgspec.msgpack.decode(self._path.read_bytes(), type=_Content)
+            for each in content.owed:
+                each.requests = {name: content.bodies[digest] for name, digest in each.requests.items()}
+        except (OSError, msgspec.DecodeError, ValueError, KeyError):
             return []
+        return content.owed
 
     def _write(self, owed: list[Owed]) -> None:
-        alive = [each for each in owed if each.requests and time.time() - each.since < _KEPT_SECONDS]
-        replace_private(self._path, msgspec.msgpack.encode(alive[-_MOST_ROUNDS:]))
+        alive = [each for each in owed if each.requests and time.time() - each.since < _lasts(each)][-_MOST_ROUNDS:]
+        bodies: dict[bytes, bytes] = {}
+        named = []
+        for each in alive:
+            digests = {body: sha256(body).digest() for body in set(each.requests.values())}
+            bodies.update((digest, body) for body, digest in digests.items())
+            requests = {name: digests[body] for name, body in each.requests.items()}
+            named.append(msgspec.structs.replace(each, requests=requests))
+        replace_private(self._path, msgspec.msgpack.encode(_Content(bodies=bodies, owed=named)))
+
+
+def _lasts(owed: Owed) -> float:
+    return _KEPT_VOID_SECONDS if owed.stage in (Stage.VOID, Stage.VOIDED) else _KEPT_SECONDS

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fheval import wire
-from fheval.aggregator.owed import Owed
+from fheval.aggregator.owed import Owed, OwedFile
 from fheval.consortium import Policy
 from fheval.engines import Engine, Parameters
 from fheval.errors import EngineError, RemoteProtocolError
@@ -127,6 +127,7 @@ class RoundInPlay:
         rng: Randomness,
         *,
         earlier: Collection[Collection[str]] = (),
+        owed: OwedFile | None = None,
     ) -> None:
         self.study = study
         self.round = round_
@@ -142,7 +143,7 @@ class RoundInPlay:
         self._earlier = earlier
         self._silent: frozenset[str] = frozenset()
         self._asked: frozenset[str] = frozenset()
-        self.owed: Owed | None = None
+        self._owed = owed
         # Where the keys are made in this very round; another epoch replaces it.
         self.context = RoundContext.of(round_, Epoch(id=round_.id, leader=round_.leader), self.records)
 
@@ -160,6 +161,7 @@ class RoundInPlay:
         ask = next(playing)
         while True:
             exchange = self._exchange(ask, aggregator, keys, there)
+            self._keep_before(exchange)
             replies = yield exchange
             self._silent = (self._silent | exchange.requests.keys()) - replies.keys()
             try:
@@ -167,7 +169,7 @@ class RoundInPlay:
                 if asked.stage is Stage.SUBMIT:
                     self._require_apart(aggregator.roster, Stage.SUBMIT)
             except StopIteration as done:
-                self.owed = self._still_owed(exchange, done.value)
+                self._keep(self._outcome(exchange, done.value))
                 return done.value, keys
             except RoundFailed as failed:
                 told = [self._complaints[name] for name in sorted(failed.without) if name in self._complaints]
@@ -241,10 +243,35 @@ class RoundInPlay:
         self._require_apart(there, Stage.HELLO)
         return frozenset(there)
 
-    def _still_owed(self, last: Exchange, confirmed: Collection[str]) -> Owed | None:
+    def _keep_before(self, exchange: Exchange) -> None:
+        """Keep what members are owed if the aggregator ends in the middle of this exchange."""
+        if exchange.stage is Stage.SUBMIT:
+            self._keep(self._question_of_void())
+        elif exchange.stage is self.protocol.steps[-1].stage:
+            self._keep(self._outcome(exchange, ()))
+
+    def _keep(self, owed: Owed) -> None:
+        if self._owed is not None:
+            self._owed.keep(owed)
+
+    def _outcome(self, last: Exchange, confirmed: Collection[str]) -> Owed:
         """The outcome, for those who have not confirmed it."""
         requests = {name: body for name, body in last.requests.items() if name not in confirmed}
-        return Owed(round=self.round.id, stage=last.stage, requests=requests, since=time.time()) if requests else None
+        return Owed(round=self.round.id, stage=last.stage, requests=requests, since=time.time())
+
+    def _question_of_void(self) -> Owed:
+        """For all who could open this round: to sign that they never will."""
+        openers = self.protocol.openers(self.round)
+        asked = self._requests(Stage.VOID, dict.fromkeys(openers, Void(call=self.call, epoch=self.context.epoch)))
+        return Owed(
+            round=self.round.id,
+            stage=Stage.VOID,
+            requests=dict(asked.requests),
+            since=time.time(),
+            openers=openers,
+            uploaded=tuple(sorted(self._asked)),
+            one_is_enough=self.protocol.one_voids,
+        )
 
     def tell(self) -> Step:
         """After a round: what its leader and checkers say it came to; None where the aggregator is not to learn it.
@@ -272,28 +299,19 @@ class RoundInPlay:
         """
         if not self._asked:
             return True
-        openers = self.protocol.openers(self.round)
-        there = [name for name in openers if name not in self._silent]
-        asked = self._requests(Stage.VOID, dict.fromkeys(openers, Void(call=self.call, epoch=self.context.epoch)))
-        owed = Owed(
-            round=self.round.id,
-            stage=Stage.VOID,
-            requests=dict(asked.requests),
-            since=time.time(),
-            openers=openers,
-            uploaded=tuple(sorted(self._asked)),
-            one_is_enough=self.protocol.one_voids,
-        )
-        if there and (self.protocol.one_voids or len(there) == len(openers)):
-            now = replace(asked, requests={name: asked.requests[name] for name in there})
-            for name, reply in (yield now).items():
+        owed = self._question_of_void()
+        there = {name: body for name, body in owed.requests.items() if name not in self._silent}
+        if there and (owed.one_is_enough or len(there) == len(owed.openers)):
+            replies = yield Exchange(stage=Stage.VOID, round=self.round.id, requests=there)
+            for name, reply in replies.items():
                 owed.settle(name, reply)
-        self.owed = owed
+        self._keep(owed)
         if owed.stage is Stage.VOID:
             return False
         told = yield Exchange(stage=owed.stage, round=self.round.id, requests=dict(owed.requests))
         for name, reply in told.items():
             owed.settle(name, reply)
+        self._keep(owed)
         return True
 
     def _exchange(self, ask: Ask, aggregator: Aggregator, keys: EpochKeys, there: Collection[str]) -> Exchange:
