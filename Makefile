@@ -68,8 +68,9 @@ hosts: setup-main ## docs/deploy.md's commands on hosts in network namespaces, w
 crowd: setup-main ## a thousand members on one hub: memory, time per member, fifty rounds, connections that vanish
 	$(PYTHON) -m pytest tests/direct/test_crowd.py
 
-vaults: setup-main ## vaults as processes, under load, and killed at every write to the ledger
-	$(PYTHON) -m pytest $(PYTEST_OPTIONS) tests/vault/test_load.py tests/vault/test_kill.py tests/cli/test_vault.py
+vaults: setup-main ## vaults as processes, under load, and killed at every write to the ledger; every metric between vaults
+	$(PYTHON) -m pytest $(PYTEST_OPTIONS) tests/vault/test_load.py tests/vault/test_kill.py tests/cli/test_vault.py \
+	  tests/vault/test_metrics.py
 
 databases: setup-main ## a real PostgreSQL with five million rows; Debian's package, where root may install it
 	@if command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then :; \

@@ -1,13 +1,18 @@
-"""Every metric as scikit-learn computes it on pooled data; None where its denominator is zero."""
+"""Every metric as scikit-learn, statsmodels and lifelines compute it on pooled data; None where it is undefined.
+
+The last two are imported where they are needed: they take seconds to load.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import metrics
+from sklearn.calibration import calibration_curve
 
 Labels = NDArray[np.int64]
 Values = NDArray[np.float64]
@@ -81,8 +86,13 @@ def _likelihood(y: Labels, called: Labels, *, positive: bool) -> float | None:
 
 
 def _odds_ratio(y: Labels, called: Labels) -> float | None:
+    """statsmodels' where no cell is empty; it has no value for others, some of which have one."""
     tp, fp, fn, tn = _cells(y, called)
-    return (tp / fn) / (fp / tn) if fp and fn and tn else 0.0 if fp and fn else None
+    if min(tp, fp, fn, tn):
+        from statsmodels.stats.contingency_tables import Table2x2
+
+        return float(Table2x2(np.array([[tp, fp], [fn, tn]])).oddsratio)
+    return 0.0 if fp and fn else None
 
 
 def _net_benefit(y: Labels, s: Values, threshold: float) -> float | None:
@@ -107,7 +117,9 @@ def _stretch(name: str, number: int) -> Callable[[Labels, Values], float | None]
         inside = np.searchsorted(np.arange(1, 10) / 10, s) == number - 1
         if not inside.any():
             return None
-        return float(y[inside].mean() if name == "observed" else s[inside].mean())
+        # It leaves out stretches that nobody is in, and one stretch is what is in it.
+        ((observed,), (expected,)) = calibration_curve(y[inside], s[inside], n_bins=10)
+        return float(observed if name == "observed" else expected)
 
     return of
 
@@ -136,6 +148,48 @@ def _r2(y: Values, s: Values) -> float | None:
     return float(metrics.r2_score(y, s)) if len(np.unique(y)) > 1 else None
 
 
+def _concordance(signed: Values, s: Values) -> float | None:
+    """Harrell's C of times that have a minus where there was no event."""
+    from lifelines.utils import concordance_index
+
+    times, event = np.abs(signed), signed > 0
+    longer = (times[None, :] > times[:, None]) | ((times[None, :] == times[:, None]) & ~event[None, :])
+    return float(concordance_index(times, -s, event)) if (event[:, None] & longer).any() else None
+
+
+def _own_auc(y: Labels, s: Values) -> tuple[float, float]:
+    """A party's AUC and its variance after DeLong, over all pairs, which is not taken for less than 1/(256·n)."""
+    above = s[y == 1][:, None] - s[y == 0][None, :]
+    kernel = (above > 0) + 0.5 * (above == 0)
+    variance = kernel.mean(axis=1).var(ddof=1) / len(kernel) + kernel.mean(axis=0).var(ddof=1) / kernel.shape[1]
+    return float(metrics.roc_auc_score(y, s)), max(float(variance), 1 / (256 * len(y)))
+
+
+def among_parties(metric: str, parties: Sequence[tuple[NDArray[np.generic], Values]]) -> float | None:
+    """How much parties' own AUCs differ, by a meta-analysis with fixed effects; a class of one sample is too small."""
+    from statsmodels.stats.meta_analysis import combine_effects
+
+    labelled = [(y.astype(np.int64), s) for y, s in parties]
+    own = [_own_auc(y, s) for y, s in labelled if min(y.sum(), len(y) - y.sum()) > 1]
+    if not own:
+        return None
+    aucs, variances = np.array(own).T
+    weights = 1 / variances
+    if len(np.unique(aucs)) == 1:
+        # statsmodels divides by the spread.
+        mean, q = float(aucs[0]), 0.0
+    else:
+        found = combine_effects(aucs, variances)
+        mean, q = float(found.mean_effect_fe), float(found.q)
+    if metric == "auc-mean":
+        return mean
+    if metric == "auc-spread":
+        return sqrt(max(q, 0.0) / weights.sum())
+    # Where a party has no AUC of its own, what chance explains is taken for a little more.
+    chance = len(own) * (len(parties) - 1) / len(parties)
+    return max(0.0, 1 - chance / q) if q > 0 else 0.0
+
+
 AT_THRESHOLD: dict[str, Callable[[Labels, Labels], float | None]] = {
     "accuracy": _accuracy,
     "precision": _precision,
@@ -162,11 +216,16 @@ OF_SCORES: dict[str, Callable[[Labels, Values], float | None]] = {
     **{f"{name}:{number}": _stretch(name, number) for name in ("observed", "expected") for number in range(1, 11)},
 }
 OF_VALUES: dict[str, Callable[[Values, Values], float | None]] = {
+    "concordance": _concordance,
     "mean": _mean,
     "mae": _mae,
     "rmse": _rmse,
     "r2": _r2,
 }
+
+
+AMONG_PARTIES = ("auc-mean", "auc-spread", "auc-i2")
+KNOWN = {*AT_THRESHOLD, *OF_SCORES, *OF_VALUES, *AMONG_PARTIES, "net-benefit"}
 
 
 def pooled(metric: str, y: NDArray[np.generic], s: Values) -> float | None:

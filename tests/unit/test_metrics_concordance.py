@@ -15,9 +15,13 @@ Party = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def harrell(signed: NDArray[np.float64], scores: NDArray[np.float64]) -> float:
-    """Of the pairs whose earlier time is that of an event, the share with the higher score first; ties by half."""
+    """Of the pairs whose earlier time is that of an event, the share with the higher score first; ties by half.
+
+    Who was watched until the time of an event, without one, outlived it.
+    """
     times, event = np.abs(signed), signed > 0
     pairs = event[:, None] & (times[:, None] < times[None, :])
+    pairs |= event[:, None] & (times[:, None] == times[None, :]) & ~event[None, :]
     higher = np.sign(scores[:, None] - scores[None, :])
     return float(((1 + higher) / 2)[pairs].mean())
 

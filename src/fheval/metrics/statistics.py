@@ -114,8 +114,9 @@ MOST_RISK_STEPS = 100
 class Survival:
     """Two numbers for each step of time, from `low` to `high`, and of scores, highest first; a third for each time.
 
-    They are events there; twice the samples that were watched into a later step and have a lower score, and once those
-    with a score in the same step; and all samples that were watched into a later step.
+    They are events there; twice the samples that were watched for longer and have a lower score, and once those with a
+    score in the same step; and all samples that were watched for longer. Longer means into a later step or, without an
+    event, into the same: who was watched until the time of another's event outlived it, as in lifelines.
     """
 
     grid: Grid
@@ -148,7 +149,7 @@ class Survival:
         shape = (len(weights), TIME_STEPS, self.risks)
         everyone = weighted_histogram(keys, self.cells, weights).reshape(shape)
         events = weighted_histogram(keys[event], self.cells, weights[:, event])
-        later = everyone[:, ::-1].cumsum(axis=1)[:, ::-1] - everyone
+        later = everyone[:, ::-1].cumsum(axis=1)[:, ::-1] - events.reshape(shape)
         at_risk = later.sum(axis=2)
         # With the highest scores first, those of lower ones come behind.
         beaten = 2 * (at_risk[..., np.newaxis] - later.cumsum(axis=2)) + later
