@@ -130,6 +130,7 @@ packages: setup-main ## wheels and sdists of both distributions, in empty enviro
 
 slow: setup ## statistics, long simulations and benchmarks that `make test` leaves out
 	$(PYTHON) -m pytest -m slow
+	@if [ -x $(PYTHON_OPENFHE) ]; then $(PYTHON_OPENFHE) -m pytest -m slow tests/protocols/test_committee_equals_padded.py; fi
 
 # UV is part of .venv; when a lock no longer fits a project file, set-up fails, but only after it has installed uv.
 # `make lock` changes as little as it can; `make lock UPGRADE=--upgrade` takes the newest versions that fit.
