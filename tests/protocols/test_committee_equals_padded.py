@@ -36,7 +36,7 @@ def engine(request: pytest.FixtureRequest) -> Engine:
         pytest.skip(f"{request.param} is not installed here")
 
 
-def study_of(protocol: str, precision: object, **options: Any) -> Study:
+def study_of(protocol: str, precision: Any, **options: Any) -> Study:
     return Study.of(protocol=protocol, decision_points=100, precision=precision, **options)
 
 

@@ -62,8 +62,8 @@ class Overheard:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.made: list[PartySecrets] = []
 
-        def listening(*arguments: Any) -> tuple[PartySecrets, PublicSetup]:
-            made = leader_set_up(*arguments)
+        def listening(*arguments: Any, **options: Any) -> tuple[PartySecrets, PublicSetup]:
+            made = leader_set_up(*arguments, **options)
             self.made.append(made[0])
             return made
 

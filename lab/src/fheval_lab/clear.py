@@ -71,6 +71,7 @@ class _PublicKeys(msgspec.Struct, frozen=True, array_like=True):
 
     product: bool
     rotations: tuple[int, ...]
+    uniform_from: bytes = b""
 
 
 class _Evaluator(_Codec, Evaluator):
@@ -131,13 +132,17 @@ class ClearEngine(Engine):
 
     name = "clear"
 
-    def generate_keys(self, parameters: Parameters) -> Keys:
+    def generate_keys(self, parameters: Parameters, uniform_from: bytes = b"") -> Keys:
         """A key id, and a note of the evaluation keys; there is no key."""
-        return container.pack_keys(self.name, parameters, b"", _PublicKeys(parameters.depth > 0, parameters.rotations))
+        public = _PublicKeys(parameters.depth > 0, parameters.rotations, uniform_from)
+        return container.pack_keys(self.name, parameters, b"", public)
 
     def key_holder(self, parameters: Parameters, secret: Secret[bytes]) -> KeyHolder:
         key_id, _ = container.unpack_secret(self.name, parameters, secret)
         return _KeyHolder(parameters, key_id)
 
-    def evaluator(self, parameters: Parameters, public: bytes) -> Evaluator:
-        return _Evaluator(parameters, *container.unpack_public(self.name, parameters, public, _PublicKeys))
+    def evaluator(self, parameters: Parameters, public: bytes, uniform_from: bytes = b"") -> Evaluator:
+        key_id, keys = container.unpack_public(self.name, parameters, public, _PublicKeys)
+        if keys.uniform_from != uniform_from:
+            raise EngineError("The uniform part of these public keys is another one. Ask for new keys.")
+        return _Evaluator(parameters, key_id, keys)

@@ -157,13 +157,16 @@ class Engine(ABC):
     name: str
 
     @abstractmethod
-    def generate_keys(self, parameters: Parameters) -> Keys:
-        """Make a fresh key set, with the rotation keys that the parameters name."""
+    def generate_keys(self, parameters: Parameters, uniform_from: bytes = b"") -> Keys:
+        """Make a fresh key set, with the rotation keys that the parameters name.
+
+        With `uniform_from`, public data, the uniform part of the encryption key is their hash (`engines.uniform`).
+        """
 
     @abstractmethod
     def key_holder(self, parameters: Parameters, secret: Secret[bytes]) -> KeyHolder:
         """Take the role of a key holder."""
 
     @abstractmethod
-    def evaluator(self, parameters: Parameters, public: bytes) -> Evaluator:
-        """Take the role of an evaluator."""
+    def evaluator(self, parameters: Parameters, public: bytes, uniform_from: bytes = b"") -> Evaluator:
+        """Take the role of an evaluator; keys made with `uniform_from` can be read with the same data only."""

@@ -6,6 +6,7 @@ residues below their primes), so bytes of an untrusted sender are safe to give t
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -26,6 +27,7 @@ from fheval.engines.parameters import (
     require_rotation,
     require_same_level,
 )
+from fheval.engines.uniform import ResidueTable, body_for, read_body, uniform_part
 from fheval.errors import EngineError
 from fheval.secrets import Secret
 
@@ -34,6 +36,8 @@ _REFUSALS = (ValueError, RuntimeError, IndexError, OverflowError)
 
 # Where the head of everything that SEAL writes tells the size, its own included.
 _SIZE_FIELD = slice(8, 16)
+_HEAD_BYTES = 16
+_VERSION_BYTES = 5
 
 
 @contextmanager
@@ -87,6 +91,29 @@ class _Setting:
             data = data.next_context_data()
         return data.parms_id()
 
+    @property
+    def _key_primes(self) -> list[int]:
+        """The primes that keys are made of: those of a fresh ciphertext and the special one."""
+        return [prime.value() for prime in self.context.key_context_data().parms().coeff_modulus()]
+
+    def key_body(self, encryption: Any, secret: Any, uniform_from: bytes) -> bytes:
+        """The key that SEAL has made, for a uniform part out of a hash; without that part."""
+        primes, ring = self._key_primes, self.parameters.ring
+        # SEAL's bindings give residues one by one, of objects that must stay alive.
+        pair, key = encryption.data(), secret.data()
+        body, drawn = _residues(pair.dyn_array()).reshape(2, len(primes), ring)
+        uniform = uniform_part(uniform_from, self.parameters, primes)
+        return body_for((body, drawn), _residues(key.dyn_array()).reshape(len(primes), ring), uniform, primes)
+
+    def whole_key(self, body: bytes, uniform_from: bytes) -> bytes:
+        """A public key as SEAL writes it, uncompressed, with the uniform part that belongs to it."""
+        primes, ring = self._key_primes, self.parameters.ring
+        polynomials = np.stack([read_body(body, primes, ring), uniform_part(uniform_from, self.parameters, primes)])
+        words = _headed(polynomials.size.to_bytes(8, "little") + polynomials.astype("<u8").tobytes())
+        level = b"".join(word.to_bytes(8, "little") for word in self.context.key_parms_id())
+        # Level, whether in NTT form, two polynomials, their length and primes, scale, correction factor.
+        return _headed(level + struct.pack("<?QQQdQ", True, 2, ring, len(primes), 1.0, 1) + words)
+
     def decode(self, plain: Any) -> Vector:
         if self.ckks:
             return np.array(self.encoder.decode_complex(plain), dtype=np.complex128)
@@ -96,6 +123,22 @@ class _Setting:
 @lru_cache(maxsize=64)
 def _setting(parameters: Parameters) -> _Setting:
     return _Setting(parameters)
+
+
+def _residues(words: Any) -> ResidueTable:
+    return np.fromiter(map(words.at, range(words.size())), dtype=np.uint64, count=words.size())
+
+
+@lru_cache(maxsize=1)
+def _version() -> bytes:
+    """How this SEAL begins everything that it writes, up to how it is compressed."""
+    return MemoryFile().written_by(sealapi.Plaintext().save)[:_VERSION_BYTES]
+
+
+def _headed(content: bytes) -> bytes:
+    """Put SEAL's head before uncompressed content."""
+    size = (_HEAD_BYTES + len(content)).to_bytes(8, "little")
+    return _version() + bytes(_SIZE_FIELD.start - _VERSION_BYTES) + size + content
 
 
 class _Codec:
@@ -124,8 +167,8 @@ class _Codec:
         _, limbs, payload = container.unpack(container.CIPHERTEXT, SealEngine.name, self.parameters, self._key_id, data)
         handle, ckks = self.read(sealapi.Ciphertext(), payload, "ciphertext"), self._setting.ckks
         formed = handle.size() == 2 and handle.coeff_modulus_size() == limbs
-        # What SEAL's own validation leaves open: whether it is in NTT form, and the scale, which the sender states.
-        formed = formed and handle.is_ntt_form() == ckks
+        # What SEAL's own validation leaves open: whether it is in NTT form, hides anything, and the stated scale.
+        formed = formed and handle.is_ntt_form() == ckks and not handle.is_transparent()
         if not formed or (ckks and not 0.5 < handle.scale / self._setting.scale < 2):
             raise EngineError("A ciphertext is not of the form it claims. Ask the sender to send it again.")
         return Ciphertext(handle, limbs)
@@ -171,10 +214,11 @@ class _KeyHolder(_Codec, KeyHolder):
 
 
 class _Evaluator(_Codec, Evaluator):
-    def __init__(self, parameters: Parameters, key_id: bytes, keys: PublicKeys) -> None:
+    def __init__(self, parameters: Parameters, key_id: bytes, keys: PublicKeys, uniform_from: bytes) -> None:
         super().__init__(parameters, key_id)
         self._seal = sealapi.Evaluator(self._setting.context)
-        key = self.read(sealapi.PublicKey(), keys.encryption, "public key")
+        encryption = self._setting.whole_key(keys.encryption, uniform_from) if uniform_from else keys.encryption
+        key = self.read(sealapi.PublicKey(), encryption, "public key")
         self._encryptor = sealapi.Encryptor(self._setting.context, key)
         self._relinearisation = self._rotation = None
         if keys.relinearisation:
@@ -282,9 +326,9 @@ class SealEngine(Engine):
 
     name = "seal"
 
-    def generate_keys(self, parameters: Parameters) -> Keys:
-        memory = MemoryFile()
-        generator = sealapi.KeyGenerator(_setting(parameters).context)
+    def generate_keys(self, parameters: Parameters, uniform_from: bytes = b"") -> Keys:
+        memory, setting = MemoryFile(), _setting(parameters)
+        generator = sealapi.KeyGenerator(setting.context)
         relinearisation = rotation = b""
         if parameters.depth:
             relinearisation = memory.written_by(generator.create_relin_keys().save)
@@ -293,12 +337,16 @@ class SealEngine(Engine):
             rotation = memory.written_by(generator.create_galois_keys(elements).save)
         encryption = sealapi.PublicKey()
         generator.create_public_key(encryption)
-        public = PublicKeys(memory.written_by(encryption.save), relinearisation, rotation)
+        written = memory.written_by(encryption.save)
+        if uniform_from:
+            written = setting.key_body(encryption, generator.secret_key(), uniform_from)
+        public = PublicKeys(written, relinearisation, rotation)
         secret = memory.written_by(generator.secret_key().save)
         return container.pack_keys(self.name, parameters, secret, public)
 
     def key_holder(self, parameters: Parameters, secret: Secret[bytes]) -> KeyHolder:
         return _KeyHolder(parameters, *container.unpack_secret(self.name, parameters, secret))
 
-    def evaluator(self, parameters: Parameters, public: bytes) -> Evaluator:
-        return _Evaluator(parameters, *container.unpack_public(self.name, parameters, public, PublicKeys))
+    def evaluator(self, parameters: Parameters, public: bytes, uniform_from: bytes = b"") -> Evaluator:
+        key_id, keys = container.unpack_public(self.name, parameters, public, PublicKeys)
+        return _Evaluator(parameters, key_id, keys, uniform_from)

@@ -74,7 +74,8 @@ def make_keys(
 ) -> KeySetUp:
     """Keeper: make the keys for a round, and seal for each of its parties, itself among them, what it may have."""
     round_, protocol, me = context.round, context.protocol, identity.name
-    secrets, public = leader_set_up(engine, round_, protocol.parameter_sets(round_), rng, me)
+    sets = protocol.parameter_sets(round_)
+    secrets, public = leader_set_up(engine, round_, sets, rng, me, hashed=protocol.hashed_keys)
     key = Secret(rng.draw(_BOX_KEY_BYTES))
     suits, bound = suitable(context), bundle_context(context, policy_hash)
     bundles = {}

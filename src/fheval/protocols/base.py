@@ -422,8 +422,9 @@ class Protocol(ABC):
     claims to catch an aggregator that moves a ratio, by more than about `tolerance`. `default_precision` None is exact.
     `counts` is how the protocol lets the parties learn global counts themselves, where it can. One that `opens_exactly`
     shows exact fractions to who opens the answer, whatever the precision in which others are told. Who makes keys is
-    called a `keeper` here: "leader", or "member" of a committee. The message of the stage `opening` has the answer.
-    Before a keeper has answered any but the stages of
+    called a `keeper` here: "leader", or "member" of a committee; with `hashed_keys`, others encrypt under its keys what
+    it must not read, and nobody chooses their uniform part. The message of the stage `opening` has the answer. Before a
+    keeper has answered any but the stages of
     `unopened`, nothing of the round is open, and it can be made void: by all who could open it or, with `one_voids`, by
     any one of them.
     """
@@ -441,6 +442,7 @@ class Protocol(ABC):
     aggregator: type[Aggregator]
     counts: Protocol | None = None
     keeper: str = "leader"
+    hashed_keys: bool = False
     one_voids: bool = False
     opening: Stage = Stage.RESULT
     unopened: frozenset[Stage] = frozenset({Stage.SETUP, Stage.OFFER, Stage.SUBMIT, Stage.VOID})

@@ -281,6 +281,7 @@ class Committee(Protocol):
     default_precision: float | None = 1e-4
     options = (SIZE,)
     keeper = "member"
+    hashed_keys = True
     one_voids = True
     opening = Stage.BROADCAST
     unopened = frozenset({*Protocol.unopened, Stage.PADS, *Stage.MIX.parts})

@@ -32,7 +32,15 @@ from fheval.protocols.committee_messages import (
 from fheval.protocols.committee_numbers import Layout, OwnNumbers
 from fheval.protocols.padding import UploadSum, pack, packed_size
 from fheval.protocols.pairwise import returned
-from fheval.protocols.round import AGGREGATOR, PublicSetup, Round, from_this_round, public_digest, require_keys
+from fheval.protocols.round import (
+    AGGREGATOR,
+    PublicSetup,
+    Round,
+    from_this_round,
+    public_digest,
+    require_keys,
+    uniform_data,
+)
 from fheval.secrets import seal
 from fheval.wire import decode
 
@@ -141,7 +149,7 @@ class Member:
         public = self._public_keys(other)
         out = []
         for n, (chosen, key, share) in enumerate(zip(layout.parameters, public.keys, shares, strict=True)):
-            evaluator = self.seat.engine.evaluator(chosen, key)
+            evaluator = self.seat.engine.evaluator(chosen, key, uniform_data(public.round, public.sender))
             weights = numbers.weights(seen, n)
             factors = plan.lay(
                 share,
@@ -160,6 +168,8 @@ class Member:
             raise misfit(f"The public keys of {member} did not come.", AGGREGATOR)
         public = decode(self.seat.publics[member], PublicSetup, sender=member)
         require_keys(public, len(self.layout.primes))
+        if public.sender != member:
+            raise misfit(f"The public keys of {member} are said to be {public.sender}'s.", AGGREGATOR)
         if not compare_digest(public_digest(public), self.seat.secrets.publics[other]):
             raise misfit(f"The public keys of {member} are not those that it told.", AGGREGATOR)
         return public

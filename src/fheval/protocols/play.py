@@ -104,7 +104,9 @@ class Members:
             self.made: dict[str, PartySecrets] = {}
             self.publics: dict[str, bytes] = {}
             for keeper in self.protocol.keepers(round_):
-                self.made[keeper], setup = keys or leader_set_up(engine, round_, sets, rng, keeper)
+                self.made[keeper], setup = keys or leader_set_up(
+                    engine, round_, sets, rng, keeper, hashed=self.protocol.hashed_keys
+                )
                 self.publics[keeper] = self._carried("keys", wire.encode(setup))
         self.setup = self.publics[round_.leader]
 

@@ -421,15 +421,24 @@ class PublicSetup(Message, frozen=True, kw_only=True):
 
 
 def leader_set_up(
-    engine: Engine, round_: Round, parameters: Sequence[Parameters], rng: Randomness, keeper: str = ""
+    engine: Engine,
+    round_: Round,
+    parameters: Sequence[Parameters],
+    rng: Randomness,
+    keeper: str = "",
+    *,
+    hashed: bool = False,
 ) -> tuple[PartySecrets, PublicSetup]:
     """Set-up, leader (or `keeper`, of a committee): make the FHE keys, the common seed and the master.
+
+    `hashed` keys have a uniform part that nobody chose: see `uniform_data`.
 
     These are the leader's own secrets. What the other parties get of them, sealed so that the aggregator cannot open
     it, is the protocol's matter (`Protocol.secrets_of`); the public part goes to the aggregator.
     """
     maker = keeper or round_.leader
-    keys = [engine.generate_keys(chosen) for chosen in parameters]
+    public_data = uniform_data(round_.id, maker) if hashed else b""
+    keys = [engine.generate_keys(chosen, public_data) for chosen in parameters]
     master = new_seed(rng)
     public = PublicSetup(round=round_.id, sender=maker, keys=tuple(made.public for made in keys))
     secrets = PartySecrets(
@@ -444,7 +453,16 @@ def leader_set_up(
 
 def public_digest(setup: PublicSetup) -> bytes:
     """What a keeper tells every party of its public keys, under seal, so that nobody exchanges them on the way."""
-    return sha256(b"".join(sha256(key).digest() for key in setup.keys)).digest()
+    content = [setup.round, setup.sender, [sha256(key).digest() for key in setup.keys]]
+    return sha256(b"fheval/1 public keys\0" + msgspec.msgpack.encode(content)).digest()
+
+
+def uniform_data(round_id: str, maker: str) -> bytes:
+    """What the uniform part of a keeper's encryption keys is a hash of: the round they were made in and their maker.
+
+    Engines add the parameter set.
+    """
+    return msgspec.msgpack.encode(["keys", round_id, maker])
 
 
 def require_keys(setup: PublicSetup, expected: int) -> None:

@@ -19,7 +19,7 @@ class ReusedKeys(Engine):
         self._holders: dict[Parameters, KeyHolder] = {}
         self._evaluators: dict[Parameters, Evaluator] = {}
 
-    def generate_keys(self, parameters: Parameters) -> Keys:
+    def generate_keys(self, parameters: Parameters, uniform_from: bytes = b"") -> Keys:  # noqa: ARG002
         if parameters not in self._keys:
             keys = self._engine.generate_keys(parameters)
             self._keys[parameters] = keys
@@ -30,5 +30,10 @@ class ReusedKeys(Engine):
     def key_holder(self, parameters: Parameters, secret: Secret[bytes]) -> KeyHolder:  # noqa: ARG002
         return self._holders[parameters]
 
-    def evaluator(self, parameters: Parameters, public: bytes) -> Evaluator:  # noqa: ARG002
+    def evaluator(
+        self,
+        parameters: Parameters,
+        public: bytes,  # noqa: ARG002
+        uniform_from: bytes = b"",  # noqa: ARG002
+    ) -> Evaluator:
         return self._evaluators[parameters]

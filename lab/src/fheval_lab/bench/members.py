@@ -67,11 +67,11 @@ def member_ratios(
             name = f"{protocol.name}, {members} members, {count:,} parties"
             seconds = watch.seconds["member"] / members
             figures = [
-                (f"{name}: a member's seconds", seconds, MEMBER_SECONDS[count]),
+                (f"{name}: a member's seconds", seconds, MEMBER_SECONDS.get(count, 1.0)),
                 (
                     f"{name}: a member / the leader of {other.name}",
                     seconds / beside.seconds["leader"],
-                    TIMES_A_LEADER[count],
+                    TIMES_A_LEADER.get(count, 10.0),
                 ),
             ]
             if count == few:

@@ -53,13 +53,14 @@ class _KeyHolder(KeyHolder):
 
 
 class _Evaluator(Evaluator):
-    def __init__(self, parameters: Parameters, key_id: bytes, keys: PublicKeys) -> None:
+    def __init__(self, parameters: Parameters, key_id: bytes, keys: PublicKeys, uniform_from: bytes) -> None:
         self.parameters = parameters
         self._setting = setting_of(parameters)
         self._context = self._setting.context
         memory = MemoryFile()
-        self._setting.check_key("encryption", keys.encryption)
-        self._key, done = openfhe.DeserializePublicKey(memory.holding(keys.encryption), openfhe.BINARY)
+        encryption = self._setting.whole_key(keys.encryption, uniform_from) if uniform_from else keys.encryption
+        self._setting.check_key("encryption", encryption)
+        self._key, done = openfhe.DeserializePublicKey(memory.holding(encryption), openfhe.BINARY)
         if not done:
             raise EngineError("OpenFHE cannot read the public key. Ask the leader to send it again.")
         self._tag = self._key.GetKeyTag()
@@ -155,18 +156,21 @@ class OpenFheEngine(Engine):
 
     name = NAME
 
-    def generate_keys(self, parameters: Parameters) -> Keys:
+    def generate_keys(self, parameters: Parameters, uniform_from: bytes = b"") -> Keys:
         kinds: list[KeyKind] = ["secret", "encryption"]
         if parameters.depth:
             kinds.append("relinearisation")
         if parameters.rotations:
             kinds.append("rotation")
-        keys = setting_of(parameters).new_keys(kinds)
-        public = PublicKeys(keys["encryption"], keys.get("relinearisation", b""), keys.get("rotation", b""))
+        setting = setting_of(parameters)
+        keys = setting.new_keys(kinds)
+        encryption = setting.key_body(keys, uniform_from) if uniform_from else keys["encryption"]
+        public = PublicKeys(encryption, keys.get("relinearisation", b""), keys.get("rotation", b""))
         return container.pack_keys(self.name, parameters, keys["secret"], public)
 
     def key_holder(self, parameters: Parameters, secret: Secret[bytes]) -> KeyHolder:
         return _KeyHolder(parameters, *container.unpack_secret(self.name, parameters, secret))
 
-    def evaluator(self, parameters: Parameters, public: bytes) -> Evaluator:
-        return _Evaluator(parameters, *container.unpack_public(self.name, parameters, public, PublicKeys))
+    def evaluator(self, parameters: Parameters, public: bytes, uniform_from: bytes = b"") -> Evaluator:
+        key_id, keys = container.unpack_public(self.name, parameters, public, PublicKeys)
+        return _Evaluator(parameters, key_id, keys, uniform_from)

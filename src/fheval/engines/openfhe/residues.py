@@ -17,6 +17,9 @@ from fheval.errors import EngineError
 
 WORD = 8
 
+# So many residues of each row of a ciphertext's second polynomial are looked at; all zero by chance they never are.
+_LOOKED_AT = 64
+
 ResidueTable = npt.NDArray[np.uint64]
 
 
@@ -81,6 +84,8 @@ class Frame:
         table = np.frombuffer(payload, dtype="<u8").reshape(self.shape)
         if np.any(table.max(axis=1, keepdims=True) >= self.primes):
             raise EngineError("A ciphertext holds impossible residues. Ask the sender to send it again.")
+        if not np.all(table[len(table) // 2 :, :_LOOKED_AT].any(axis=1)):
+            raise EngineError("A ciphertext is transparent: anyone can read it. Ask the sender to send it again.")
         return table
 
     def filled(self, table: ResidueTable) -> bytearray:
@@ -109,6 +114,15 @@ class Shape:
         """Take the shape of a key that this process made."""
         spans = find_spans(data, ring, primes)
         return cls(ring, spans, _skeleton(data, spans, ring), tag.encode())
+
+    @property
+    def primes(self) -> list[int]:
+        """The prime of each vector."""
+        return [span.prime for span in self.spans]
+
+    def table(self, data: bytes) -> ResidueTable:
+        """The residues of a key that this process made, a row for each vector."""
+        return np.frombuffer(bare(data, self.spans, self.ring), dtype="<u8").reshape(len(self.spans), self.ring)
 
     def check(self, data: bytes | memoryview) -> None:
         """Refuse a key that differs from this shape in anything but its residues and its tag."""

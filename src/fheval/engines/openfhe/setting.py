@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from math import log2
@@ -15,6 +15,7 @@ import openfhe
 from fheval.engines.container import MemoryFile
 from fheval.engines.openfhe.residues import Frame, Shape, find_spans, repeated_primes
 from fheval.engines.parameters import Parameters, Vector, checked_vector
+from fheval.engines.uniform import body_for, read_body, uniform_part
 from fheval.errors import EngineError
 
 NAME = "openfhe"
@@ -162,9 +163,33 @@ class Setting:
 
     def check_key(self, kind: KeyKind, data: bytes | memoryview) -> None:
         """Refuse a key that OpenFHE's reader could not be trusted with."""
+        self._shape(kind).check(data)
+
+    def _shape(self, kind: KeyKind) -> Shape:
         if kind not in self._shapes:
             self.new_keys([kind])
-        self._shapes[kind].check(data)
+        return self._shapes[kind]
+
+    def key_body(self, keys: Mapping[KeyKind, bytes], uniform_from: bytes) -> bytes:
+        """The encryption key that OpenFHE has made, for a uniform part out of a hash; without that part."""
+        ring = self.parameters.ring
+        primes = self._shape("secret").primes
+        secret, pair = self._shape("secret").table(keys["secret"]), self._shape("encryption").table(keys["encryption"])
+        body, drawn = pair.reshape(2, len(primes), ring)
+        return body_for((body, drawn), secret, uniform_part(uniform_from, self.parameters, primes), primes)
+
+    def whole_key(self, body: bytes, uniform_from: bytes) -> bytes:
+        """An encryption key as OpenFHE writes it, with the uniform part that belongs to it, under a tag of our own."""
+        ring = self.parameters.ring
+        shape = self._shape("encryption")
+        primes = shape.primes[: len(shape.primes) // 2]
+        table = np.concatenate([read_body(body, primes, ring), uniform_part(uniform_from, self.parameters, primes)])
+        return bytes(Frame(self._own_key, shape.spans, ring).filled(table))
+
+    @cached_property
+    def _own_key(self) -> bytes:
+        """An encryption key that belongs to nobody, whose structure others are set into."""
+        return self.new_keys(["encryption"])["encryption"]
 
     @cached_property
     def primes(self) -> frozenset[int]:
