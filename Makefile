@@ -85,7 +85,7 @@ examples: setup-main ## the paper's pipeline: models trained with Flower, a priv
 	.venv-examples/bin/python tools/examples.py
 
 statistics: setup-main ## the attack command, ablations, and attacks whose rates are counted
-	$(PYTHON) -m pytest $(PYTEST_OPTIONS) $(addprefix tests/adversary/test_,ablation.py attack_command.py several_fields.py small_field.py guessing.py nudging.py)
+	$(PYTHON) -m pytest $(PYTEST_OPTIONS) $(addprefix tests/adversary/test_,ablation.py attack_command.py several_fields.py small_field.py guessing.py nudging.py examples.py)
 
 docs: setup-main browser ## the documentation site, in build/site; notebooks are run and pages photographed on the way
 	@$(BOOTSTRAP) tools/setup.py --main-only --docs

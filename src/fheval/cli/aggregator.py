@@ -54,7 +54,7 @@ StateDirectory = Annotated[
 def up(
     kit: KitDirectory,
     state: StateDirectory,
-    host: Annotated[str, typer.Option(help="The address to listen on for members.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on for members.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port to listen on for members.")] = 9092,
     consortium: Annotated[
         Path | None,

@@ -42,14 +42,14 @@ Epsilon = Annotated[
     typer.Option(metavar="E", help="Most ε that rounds under noise may spend of a lineage in all; at first 10."),
 ]
 Delta = Annotated[float | None, typer.Option(metavar="D", help="The δ beside which that ε is added up; at first 1e-6.")]
-Removed = Annotated[list[str] | None, typer.Option(help="Remove this member; repeat for more.")]
+Removed = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Remove this member; repeat for more.")]
 Days = Annotated[int, typer.Option("--valid-days", min=1, max=3650, help="Days until it expires.")]
 
 
 @app.command(epilog="Example: fheval consortium init ./authority --name 'Sepsis study'")
 def init(
     directory: Directory,
-    name: Annotated[str, typer.Option(help="The consortium's name.", show_default=False)],
+    name: Annotated[str, typer.Option(metavar="NAME", help="The consortium's name.", show_default=False)],
     ca_cert: Annotated[Path | None, typer.Option(help="An X.509 authority's certificate, then its parents.")] = None,
     ca_key: Annotated[Path | None, typer.Option(help="Its key; without it, certificates come from elsewhere.")] = None,
 ) -> None:
@@ -79,11 +79,15 @@ def enroll(
         Path | None, typer.Option(help="Where the kit (or the reply) goes; otherwise DIRECTORY/kits/MEMBER.")
     ] = None,
     aggregator: Annotated[
-        list[str] | None, typer.Option(help="Make the aggregator's kit, for this host name or IP address; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="HOST", help="Make the aggregator's kit, for this host name or IP address; repeatable."),
     ] = None,
     request: Annotated[Path | None, typer.Option(help="The request of a member that keeps its private keys.")] = None,
     fingerprint: Annotated[
-        str | None, typer.Option(help="The request's fingerprint, as the member told you; needed with --request.")
+        str | None,
+        typer.Option(
+            metavar="FINGERPRINT", help="The request's fingerprint, as the member told you; needed with --request."
+        ),
     ] = None,
     certificate: Annotated[Path | None, typer.Option(help="A certificate that was issued elsewhere, in PEM.")] = None,
     transport_certificate: Annotated[
@@ -205,7 +209,10 @@ def accept(
     kit_directory: KitDirectory,
     reply: Annotated[Path, typer.Argument(help="The authority's reply, or its bulletin.", show_default=False)],
     authority: Annotated[
-        str, typer.Option(help="The authority's fingerprint, as its operator told you.", show_default=False)
+        str,
+        typer.Option(
+            metavar="FINGERPRINT", help="The authority's fingerprint, as its operator told you.", show_default=False
+        ),
     ],
 ) -> None:
     """As a member or aggregator: complete the kit with the authority's reply to the request, or with its bulletin."""

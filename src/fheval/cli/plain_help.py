@@ -6,6 +6,7 @@ behind every flag. Versions differ in whose click they bring along, hence `Any` 
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 # Longer names stand on a line of their own.
@@ -46,14 +47,19 @@ def _record(parameter: Any, context: Any) -> tuple[str, str] | None:
     if record is None or getattr(parameter, "hidden", False):
         return None
     name, said = record
-    # Typer marks what rich would take for markup.
-    return name, " ".join(said.replace("\\[", "[").split())
+    name = re.sub(r" (INTEGER|FLOAT)( RANGE)?$", " N", name)
+    # Typer marks what rich would take for markup, and writes ranges as formulas.
+    said = re.sub(r"([\d.]+)<=x<=([\d.]+)", r"\1 to \2", said.replace("\\[", "["))
+    return name, " ".join(re.sub(r"x>=([\d.]+)", r"at least \1", said).split())
 
 
 def _write_epilog(epilog: str, formatter: Any) -> None:
     """Sentences are wrapped; commands stay on one line, however long, so that they can be copied."""
     for paragraph in epilog.strip().split("\n\n"):
         line = " ".join(paragraph.split())
+        if line.startswith("Example: "):
+            formatter.write("\nExample:\n")
+            line = line.removeprefix("Example: ")
         if line.startswith("fheval "):
             formatter.write(f"  {line}\n")
         elif line:
