@@ -14,6 +14,7 @@ import pytest
 
 from browser.chromium import Browser, Tab, installed, running
 from fheval import Study, Table, evaluate
+from fheval.protocols import PROTOCOLS
 from fheval.report.account import account_of
 from fheval.report.round_page import round_page
 from fheval_lab.clear import ClearEngine
@@ -26,6 +27,8 @@ PHONE, DESK = 390, 1280
 SHEET = 672
 ROUNDS = ("round", "exact-round", "many-metrics", "models-and-groups", "curves")
 KINDS = (*ROUNDS, "reproduction")
+# Every other protocol and release: their pages are of the same parts, and tried for their width alone.
+OTHER_ROUNDS = (*(name for name in PROTOCOLS if not name.startswith("padded")), "noisy-curve")
 
 MODELS = {"new": 0.5, "old": 0.2}
 
@@ -38,6 +41,12 @@ UNREADABLE = """
   e.getClientRects().length && !e.closest('svg') && !e.closest('.stack thead, .forest thead') &&
   (parseFloat(getComputedStyle(e).fontSize) < 11 ||
    (!e.closest('.scroll') && e.getBoundingClientRect().right > innerWidth + 1))
+).map(e => e.outerHTML.slice(0, 120))
+"""
+# Boxes whose own text is wider than they are, and hidden beyond that.
+CUT_SHORT = """
+[...document.querySelectorAll('body *')].filter(e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth &&
+  getComputedStyle(e).overflowX === 'hidden' && !e.closest('svg, .stack thead, .forest thead')
 ).map(e => e.outerHTML.slice(0, 120))
 """
 # Letters of a plot as they are drawn, in pixels.
@@ -114,6 +123,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "models-and-groups": compared(metrics=["auc", "recall@0.3"], interval=0.95, replicates=40, group_column="sex"),
         "curves": compared(release="curve", reveals="counts"),
         "reproduction": reproduction_page(every_outcome(), WHEN),
+        "noisy-curve": compared(release="noisy-curve", epsilon=1.0),
+        **{name: told(protocol=name) for name in OTHER_ROUNDS if name in PROTOCOLS},
     }
     for kind, text in texts.items():
         (folder / f"{kind}.html").write_text(text, encoding="utf-8")
@@ -133,12 +144,23 @@ def test_it_renders_without_an_error_and_asks_for_nothing(
     assert len(colours(tab.screenshot())) > 10
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_it_fits_a_phone(browser: Browser, pages: dict[str, Path], kind: str) -> None:
-    tab = browser.open(pages[kind].as_uri(), width=PHONE)
-    assert tab.evaluate("innerWidth") == PHONE
-    assert tab.evaluate(CONTENT_WIDTH) <= PHONE
+@pytest.mark.parametrize("width", [PHONE, DESK])
+@pytest.mark.parametrize("kind", [*KINDS, *OTHER_ROUNDS])
+def test_nothing_overflows(browser: Browser, pages: dict[str, Path], kind: str, width: int) -> None:
+    tab = browser.open(pages[kind].as_uri(), width=width)
+    assert tab.evaluate("innerWidth") == width
+    assert tab.evaluate(CONTENT_WIDTH) <= width
     assert tab.evaluate(UNREADABLE) == []
+    assert tab.evaluate(CUT_SHORT) == []
+
+
+def test_a_table_scrolls_below_its_caption(browser: Browser, pages: dict[str, Path]) -> None:
+    """On a phone a caption that scrolled along would be cut off beside the table's first columns."""
+    tab = browser.open(pages["reproduction"].as_uri(), width=PHONE)
+    assert tab.evaluate("document.querySelectorAll('.scroll caption').length") == 0
+    assert tab.evaluate("[...document.querySelectorAll('.scroll')].some(e => e.scrollWidth > e.clientWidth)")
+    widest = "Math.max(...[...document.querySelectorAll('.caption')].map(e => e.getBoundingClientRect().right))"
+    assert 0 < tab.evaluate(widest) <= PHONE
 
 
 @pytest.mark.parametrize(("kind", "figures"), [("reproduction", 6), ("curves", 5), ("models-and-groups", 3)])
@@ -197,7 +219,7 @@ def test_it_turns_dark_with_the_system(browser: Browser, pages: dict[str, Path],
     for tab in (light, dark):
         assert contrast(tab, "body") > 10
         assert contrast(tab, "h1") > 7
-        assert contrast(tab, "caption") > 4.5
+        assert contrast(tab, ".caption, caption") > 4.5
 
 
 @pytest.mark.parametrize("kind", KINDS)

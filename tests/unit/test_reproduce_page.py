@@ -99,3 +99,12 @@ def test_the_verdict_comes_first_and_names_what_was_missed() -> None:
     assert "Not met: scikit-learn" in verdict(moved)
     page = reproduction_page(outcomes, WHEN)
     assert page.index('class="verdict"') < page.index("<nav")
+
+
+def test_the_verdict_counts_what_is_printed_and_no_noise() -> None:
+    """A printed value beside which five protocols stand is one; a mean under noise as wide as 700 is no evidence."""
+    outcomes = every_outcome()
+    printed = {(row.data, row.size, row.printed) for each in outcomes[:2] for row in each.rows if not row.printed_std}
+    libraries = 2 * 2  # MPC's and TensorFlow's are the same numbers here as scikit-learn's
+    assert verdict(outcomes).startswith(f"{len(printed) + libraries} of ")
+    assert "printed with a deviation above 1" in reproduction_page(outcomes, WHEN)

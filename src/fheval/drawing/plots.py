@@ -212,11 +212,11 @@ def _values(series: Sequence[Series], x: Axis, y: Axis) -> Element:
     heads = ["line", x.label, y.label, *(["between"] if spread else [])]
     table = element(
         "table",
-        element("caption", f"{y.label} against {x.label}."),
         element("thead", element("tr", [element("th", head, scope="col") for head in heads])),
         element("tbody", [_value_row(row, spread) for row in rows]),
     )
-    scrolled = element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Values of the plot")
+    said = f"{y.label} against {x.label}"
+    scrolled = element("div", table, class_="scroll", tabindex=0, role="region", aria_label=said)
     return element("details", element("summary", "Values as a table"), scrolled)
 
 

@@ -50,12 +50,16 @@ def section(title: str, *content: Content, anchor: str | None = None) -> Element
 def table(
     columns: Sequence[Heading], rows: Sequence[Sequence[Content]], *, caption: str, stack: bool = False
 ) -> Element:
-    """A table whose first column heads its rows; on a narrow screen it is stacked, or scrolls within itself."""
+    """A table whose first column heads its rows; on a narrow screen it is stacked, or scrolls below its caption."""
     head = element("thead", element("tr", [_heading(column) for column in columns]))
     body = element("tbody", [_row(columns, row) for row in rows])
-    made = element("table", element("caption", caption), head, body, class_="stack" if stack else None)
+    if stack:
+        return element("table", element("caption", caption), head, body, class_="stack")
     # What scrolls must be reachable by keyboard, and a reachable thing needs a name.
-    return element("div", made, class_="scroll", tabindex=None if stack else 0, role="region", aria_label=caption)
+    scrolls = element(
+        "div", element("table", head, body), class_="scroll", tabindex=0, role="region", aria_label=caption
+    )
+    return element("div", element("p", caption, class_="caption"), scrolls, class_="captioned")
 
 
 def facts(pairs: Sequence[tuple[str, str]]) -> Element:

@@ -95,7 +95,7 @@ def _noisy_curves(found: Sequence[Row]) -> Content:
 
     def error(size: int, name: str, epsilon: int) -> str:
         row = known[size, f"{name}-error-epsilon-{epsilon}"]
-        return numbers.NOTHING if row.value is None else f"{row.value:.2g}"
+        return numbers.NOTHING if row.value is None else numbers.magnitude(row.value)
 
     rows: list[list[Content]] = []
     for size in sorted({row.size for row in found if row.size}):
