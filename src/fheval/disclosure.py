@@ -41,8 +41,10 @@ from fheval.protocols import PROTOCOLS
 from fheval.protocols.round import Reading
 from fheval.study import DEFAULT_ROWS, Study
 
-# A study leaves as many candidates at least: the estimate is an average, and a set of ten is rarely a set of one.
-LEAST_CANDIDATES = 10.0
+# A study leaves as many candidates at least. The estimate is an average, and some studies leave fewer than it says: the
+# attack of the lab found the counts of 0.5 % of them at 2 candidates, 0.05 % at 7, of one in 15,360 at 10, and of none
+# at 20 or more; docs/metrics.md has the figures.
+LEAST_CANDIDATES = 30.0
 
 # Shares of positives, and true and false positive rates, for which a study is reckoned: the worst of them counts.
 _SHARES = (0.1, 0.5, 0.9)
@@ -66,10 +68,10 @@ _Matrix = NDArray[np.float64]
 class Disclosure:
     """What a study gives away for so many rows.
 
-    `reveals` is "counts" where fewer than ten sets of counts fit the numbers; `candidates` says how many do, by
-    estimate, for who is told most, and `by` which numbers they are. `precision_needed` would leave ten; None where
-    no rounding does, or any. `numbers` are told in a round. Who opens the answer sees more where it `opens_exactly`. An
-    aggregator that is told the numbers and `steers` them has the counts, whatever their precision.
+    `reveals` is "counts" where fewer than `LEAST_CANDIDATES` sets of counts fit the numbers; `candidates` says how many
+    do, by estimate, for who is told most, and `by` which numbers they are. `precision_needed` would leave enough; None
+    where no rounding does, or any. `numbers` are told in a round. Who opens the answer sees more where it
+    `opens_exactly`. An aggregator that is told the numbers and `steers` them has the counts, whatever their precision.
     """
 
     reveals: Literal["ratios", "counts"]
@@ -383,12 +385,12 @@ def _precision_for(systems: Sequence[_System], rounds: int) -> float | None:
         middle = (low + high) / 2
         low, high = (low, middle) if enough(10**middle) else (middle, high)
     unit = 10.0 ** (ceil(high) - 2)
-    # Ten rows in a thousand are 0.01, and not 0.011 for the sake of the last bit.
-    return float(f"{ceil(10**high / unit - 1e-3) * unit:.2g}")
+    # Thirty rows in a thousand are 0.03, and not 0.031 for the sake of the last bit.
+    return float(f"{ceil(10**high / unit - 2e-2) * unit:.2g}")
 
 
 def _enough(candidates: float) -> bool:
-    # The slack is for what floating point makes of ten.
+    # The slack is for what floating point makes of the precision that would leave just as many.
     return candidates >= LEAST_CANDIDATES * (1 - 1e-2)
 
 
