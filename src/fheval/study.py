@@ -368,6 +368,7 @@ class Study(Message, frozen=True, kw_only=True):
         columns = Columns(statistics)
         batch = Batch(
             width=sum(statistic.width for statistic in statistics),
+            bits=samples.bit_length() + max(statistic.bits for statistic in statistics),
             slices=self.number_of_slices(),
             lines=1 + self.replicates,
             readings=(

@@ -124,8 +124,10 @@ def no_more_primes_than_needed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def without_pads(monkeypatch: pytest.MonkeyPatch) -> None:
-    def pad(seed: Secret[bytes], round_: Round, nonce: bytes, values: int, usage: str = UPLOAD) -> PadLimbs:
-        return np.zeros(4 * values, dtype=np.uint32)
+    def pad(
+        seed: Secret[bytes], round_: Round, nonce: bytes, values: int, usage: str = UPLOAD, bits: int = 128
+    ) -> PadLimbs:
+        return np.zeros(bits // 32 * values, dtype=np.uint32)
 
     monkeypatch.setattr(padding, "pad", pad)
 

@@ -13,7 +13,7 @@ from fheval.protocols.padding import UPLOAD, PadLimbs
 from fheval.protocols.round import PartySecrets, Round, leader_set_up
 from fheval.secrets import Secret, SystemRandomness
 from fheval_lab.attacks import Consortium
-from fheval_lab.attacks.collusion import PRIMES, collude, compare_joint_views
+from fheval_lab.attacks.collusion import PRIMES, RING_BITS, collude, compare_joint_views, moduli
 from fheval_lab.attacks.consortium import fresh_stream
 from fheval_lab.clear import ClearEngine
 
@@ -34,8 +34,10 @@ def everyone_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
 def one_pad_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = padding.pad
 
-    def pad(seed: Secret[bytes], round_: Round, nonce: bytes, values: int, usage: str = UPLOAD) -> PadLimbs:
-        return honest(Secret(bytes(32)), round_, bytes(16), values)
+    def pad(
+        seed: Secret[bytes], round_: Round, nonce: bytes, values: int, usage: str = UPLOAD, bits: int = 128
+    ) -> PadLimbs:
+        return honest(Secret(bytes(32)), round_, bytes(16), values, usage, bits)
 
     monkeypatch.setattr(padding, "pad", pad)
 
@@ -57,23 +59,30 @@ def test_with_shared_secrets_everything_would_be(protocol: str, monkeypatch: pyt
         assert not leak.holds
 
 
-@pytest.mark.parametrize("prime", PRIMES)
-@pytest.mark.parametrize("protocol", PADDED)
-def test_in_a_small_field_the_joint_view_is_the_same_for_all_counts(protocol: str, prime: int) -> None:
-    found = compare_joint_views(protocol, CLEAR, prime)
+# Numbers of a field are hidden in it, counts in a ring.
+TRIED_OUT = [("padded", 1 << RING_BITS), *(("padded-verified", prime) for prime in PRIMES)]
+
+
+def test_each_protocol_is_tried_out_where_it_hides_numbers() -> None:
+    assert [(name, modulus) for name in PADDED for modulus in moduli(Consortium(protocol=name), CLEAR)] == TRIED_OUT
+
+
+@pytest.mark.parametrize(("protocol", "modulus"), TRIED_OUT)
+def test_modulo_something_small_the_joint_view_is_the_same_for_all_counts(protocol: str, modulus: int) -> None:
+    found = compare_joint_views(protocol, CLEAR, modulus)
     # The upload itself, less four pads from two seeds, less the traitor's own pad.
     assert len(found) == 6
     assert all(likeness.holds for likeness in found)
 
 
-@pytest.mark.parametrize("prime", PRIMES)
+@pytest.mark.parametrize(("protocol", "modulus"), TRIED_OUT)
 @pytest.mark.parametrize("weakened", [everyone_gets_everything, one_pad_for_all])
-def test_in_a_small_field_shared_seeds_or_pads_would_show(
-    monkeypatch: pytest.MonkeyPatch, weakened: object, prime: int
+def test_modulo_something_small_shared_seeds_or_pads_would_show(
+    monkeypatch: pytest.MonkeyPatch, weakened: object, protocol: str, modulus: int
 ) -> None:
     assert callable(weakened)
     weakened(monkeypatch)
-    assert not all(likeness.holds for likeness in compare_joint_views("padded", CLEAR, prime))
+    assert not all(likeness.holds for likeness in compare_joint_views(protocol, CLEAR, modulus))
 
 
 # Who gets what

@@ -33,34 +33,42 @@ LAYOUTS: dict[str, Callable[[Round], SlotLayout]] = {
     "padded-verified": padded_verified.lay_out,
 }
 
-Pad = Callable[[Secret[bytes], Round, bytes, int], PadLimbs]
+Pad = Callable[..., PadLimbs]
 HONEST = padding.pad
 
 
-def no_pad(seed: Secret[bytes], round_: Round, nonce: bytes, values: int, usage: str = UPLOAD) -> PadLimbs:
-    return np.zeros(4 * values, dtype=np.uint32)
+def no_pad(
+    seed: Secret[bytes], round_: Round, nonce: bytes, values: int, usage: str = UPLOAD, bits: int = 128
+) -> PadLimbs:
+    return np.zeros(bits // 32 * values, dtype=np.uint32)
 
 
-def narrow_pad(seed: Secret[bytes], round_: Round, nonce: bytes, values: int, usage: str = UPLOAD) -> PadLimbs:
+def narrow_pad(
+    seed: Secret[bytes], round_: Round, nonce: bytes, values: int, usage: str = UPLOAD, bits: int = 128
+) -> PadLimbs:
     """Numbers of 45 bits."""
-    words = HONEST(seed, round_, nonce, values, usage).reshape(-1, 4).copy()
+    words = HONEST(seed, round_, nonce, values, usage, bits).reshape(values, -1).copy()
     words[:, 1] >>= np.uint32(19)
     words[:, 2:] = 0
     return words.reshape(-1)
 
 
-def pad_of_party(seed: Secret[bytes], round_: Round, nonce: bytes, values: int, usage: str = UPLOAD) -> PadLimbs:
-    return HONEST(seed, EVERY, bytes(16), values, usage)
+def pad_of_party(
+    seed: Secret[bytes], round_: Round, nonce: bytes, values: int, usage: str = UPLOAD, bits: int = 128
+) -> PadLimbs:
+    return HONEST(seed, EVERY, bytes(16), values, usage, bits)
 
 
-def pad_of_round(seed: Secret[bytes], round_: Round, nonce: bytes, values: int, usage: str = UPLOAD) -> PadLimbs:
-    return HONEST(Secret(bytes(32)), round_, bytes(16), values, usage)
+def pad_of_round(
+    seed: Secret[bytes], round_: Round, nonce: bytes, values: int, usage: str = UPLOAD, bits: int = 128
+) -> PadLimbs:
+    return HONEST(Secret(bytes(32)), round_, bytes(16), values, usage, bits)
 
 
 def pad_that_primes_share(
-    seed: Secret[bytes], round_: Round, nonce: bytes, values: int, usage: str = UPLOAD
+    seed: Secret[bytes], round_: Round, nonce: bytes, values: int, usage: str = UPLOAD, bits: int = 128
 ) -> PadLimbs:
-    return np.tile(HONEST(seed, round_, nonce, values // 4, usage), 4)
+    return np.tile(HONEST(seed, round_, nonce, values // 4, usage, bits), 4)
 
 
 EVERY = Consortium(protocol="padded").round(ClearEngine(), fresh_stream())
@@ -78,17 +86,17 @@ def test_uploads_of_two_data_sets_look_alike(protocol: str) -> None:
 @pytest.mark.parametrize("protocol", PADDED)
 def test_uploads_are_uniform(protocol: str) -> None:
     attacked = Consortium(protocol=protocol, decision_points=100).attacked(ClearEngine(), fresh_stream())
-    for prime in LAYOUTS[protocol](attacked.round).primes:
-        values = np.concatenate([values for found, values in padded_counts(attacked) if found == prime])
-        assert uniform(values / prime) > IMPLAUSIBLE
+    for modulus in {found for found, _ in padded_counts(attacked)}:
+        values = np.concatenate([values for found, values in padded_counts(attacked) if found == modulus])
+        assert uniform(values / modulus) > IMPLAUSIBLE
 
 
 @pytest.mark.parametrize("pad", [no_pad, narrow_pad])
 def test_pads_that_are_not_uniform_would_show(monkeypatch: pytest.MonkeyPatch, pad: Pad) -> None:
     monkeypatch.setattr(padding, "pad", pad)
     attacked = Consortium(protocol="padded", decision_points=100).attacked(ClearEngine(), fresh_stream())
-    (prime, values), *_ = padded_counts(attacked)
-    assert uniform(values / prime) < IMPLAUSIBLE
+    _, (modulus, highest), *_ = padded_counts(attacked)
+    assert uniform(highest / modulus) < IMPLAUSIBLE
 
 
 def test_counts_without_pads_would_not_look_alike(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +117,7 @@ def test_a_pad_used_twice_would_show_in_the_difference(monkeypatch: pytest.Monke
 
 
 def repeated_pads(protocol: str) -> int:
-    """How many values occur again, in whatever round, party or place: 128 bits do not by chance."""
+    """How many values occur again, in whatever round, party or place: 96 bits do not by chance."""
     consortium, rng = Consortium(protocol=protocol), fresh_stream()
     master = new_seed(rng)
     rounds = [consortium.round(ClearEngine(), rng) for _ in range(4)]
@@ -122,12 +130,15 @@ def _values(protocol: str, round_: Round, master: Secret[bytes], rng: Randomness
     layout = LAYOUTS[protocol](round_)
     for party in round_.parties:
         for nonce in (rng.draw(16), rng.draw(16)):
-            words = padding.pad(pad_seed(master, party), round_, nonce, layout.uploaded * len(layout.primes))
-            yield from map(tuple, words.reshape(-1, 4).tolist())
+            count, bits = (layout.uploaded, layout.bits) if layout.bits else (layout.uploaded * len(layout.primes), 128)
+            words = padding.pad(pad_seed(master, party), round_, nonce, count, UPLOAD, bits)
+            yield from map(tuple, words.reshape(count, -1).tolist())
 
 
-def pad_without_nonce(seed: Secret[bytes], round_: Round, nonce: bytes, values: int) -> PadLimbs:
-    return HONEST(seed, round_, bytes(16), values)
+def pad_without_nonce(
+    seed: Secret[bytes], round_: Round, nonce: bytes, values: int, usage: str = UPLOAD, bits: int = 128
+) -> PadLimbs:
+    return HONEST(seed, round_, bytes(16), values, usage, bits)
 
 
 @pytest.mark.parametrize("protocol", PADDED)

@@ -112,6 +112,7 @@ def plain_batch(*forms: Form) -> Batch:
     starts = np.cumsum([0, *(2 * form.terms for form in forms)])
     return Batch(
         width=int(starts[-1]),
+        bits=DEFAULT_MAX_SAMPLES.bit_length(),
         readings=tuple(
             Reading(form=form, left=_as_it_is(start, form.terms), right=_as_it_is(start + form.terms, form.terms))
             for form, start in zip(forms, starts, strict=False)

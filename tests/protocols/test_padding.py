@@ -15,7 +15,7 @@ from fheval import field
 from fheval.engines.parameters import plain_moduli
 from fheval.errors import CapacityError, LocalProtocolError, RemoteProtocolError
 from fheval.protocols import padding
-from fheval.protocols.padding import SlotPlan, UploadSum, pack, packed_size, pad
+from fheval.protocols.padding import IntegerSum, SlotPlan, UploadSum, pack, packed_size, pad, pad_bits
 from fheval.protocols.round import PartySecrets, pad_seed
 from fheval.secrets import Secret, SystemRandomness, residues
 from protocols.rounds import a_round, again
@@ -190,6 +190,83 @@ def test_a_pad_hides_every_value_and_comes_off_again() -> None:
         difference = field.subtract(padded_sum, pads, prime)
         assert difference.tolist() == [3 * int(value) % prime for value in values]
         assert not set(padded_sum.tolist()) & set(difference.tolist())
+
+
+# Integers under pads
+
+
+def hidden_and_summed(bits: int, counts: list[list[int]]) -> list[list[int]]:
+    """V modulo each prime, from uploads of these counts and the pads of whoever made them."""
+    round_ = a_round("padded", len(counts))
+    leaders, nonces = PartySecrets(seed=SEED, pad_seed=SEED, master=SEED), RNG.draw(16 * len(counts))
+    total = IntegerSum(len(counts[0]), bits)
+    for party, nonce, own in zip(round_.parties, padding.split_nonces(nonces, round_.parties), counts, strict=True):
+        secrets = PartySecrets(seed=SEED, pad_seed=leaders.pad_seed_of(party))
+        upload = padding.party_pad_integers(round_, secrets, nonce, bits, np.array(own, dtype=np.int64))
+        assert len(upload) == bits // 8 * len(own)
+        total.add(upload, party)
+    sums = padding.leader_integer_sums(round_, leaders, round_.parties, nonces, PRIMES, len(counts[0]), bits)
+    return [
+        field.subtract(padded_sum, pads, prime).tolist()
+        for padded_sum, pads, prime in zip(total.totals(PRIMES), sums, PRIMES, strict=True)
+    ]
+
+
+@given(
+    st.sampled_from([96, 128, 160]),
+    st.integers(1, 4).flatmap(
+        lambda width: st.lists(
+            st.lists(st.integers(-(2**30), 2**30), min_size=width, max_size=width), min_size=3, max_size=5
+        )
+    ),
+)
+@settings(max_examples=50, deadline=None)
+def test_integers_come_out_of_their_pads_as_they_went_in(bits: int, counts: list[list[int]]) -> None:
+    """Negative ones as well; a wrong one comes once in 2^60."""
+    sums = [sum(column) for column in zip(*counts, strict=True)]
+    assert hidden_and_summed(bits, counts) == [[value % prime for value in sums] for prime in PRIMES]
+
+
+def test_an_upload_is_the_count_plus_the_pad_modulo_a_power_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    pads = [0, 2**96 - 1, 2**64 - 1, 2**32 - 5, 12345]
+    counts = [7, 1, 1, 2**40 + 5, -12346]
+    limbs = np.frombuffer(b"".join(value.to_bytes(12, "little") for value in pads), dtype="<u4")
+    monkeypatch.setattr(padding, "pad", lambda *_: limbs)
+    secrets = PartySecrets(seed=SEED, pad_seed=SEED)
+    upload = padding.party_pad_integers(a_round("padded", 3), secrets, bytes(16), 96, np.array(counts))
+    expected = [(x + y) % 2**96 for x, y in zip(counts, pads, strict=True)]
+    assert [int.from_bytes(upload[start : start + 12], "little") for start in range(0, 60, 12)] == expected
+
+
+@pytest.mark.parametrize("bits", [32, 96, 128])
+@pytest.mark.parametrize("uploads", [1, 2, 64, 65, 200])
+def test_integers_are_added_modulo_their_power_of_two(bits: int, uploads: int) -> None:
+    values = [[int.from_bytes(RNG.draw(bits // 8), "little") for _ in range(5)] for _ in range(uploads)]
+    values[0] = [2**bits - 1] * 5
+    total = IntegerSum(5, bits)
+    for own in values:
+        total.add(b"".join(value.to_bytes(bits // 8, "little") for value in own), "a party")
+    sums = [sum(column) % 2**bits for column in zip(*values, strict=True)]
+    assert [found.tolist() for found in total.totals(PRIMES)] == [[each % prime for each in sums] for prime in PRIMES]
+
+
+def test_pads_have_fifty_bits_more_than_all_values_of_a_round_together() -> None:
+    for bits, values in ((1, 1), (25, 198), (25, 1998), (29, 240_000), (66, 7), (90, 1 << 20)):
+        wide = pad_bits(bits, values)
+        assert wide % 32 == 0
+        # The probability that any of the values steps over the end.
+        assert values * 2**bits <= 2 ** (wide - 50)
+        assert values * 2**bits > 2 ** (wide - 50 - 34)
+
+
+def test_narrow_pads_would_give_wrong_sums() -> None:
+    """Half of 2^32 steps over the end of 32 bits every other time."""
+    right = wrong = 0
+    for found in zip(*hidden_and_summed(32, [[2**30] * 200, [2**30] * 200, [0] * 200]), strict=True):
+        right += found == tuple(2**31 % prime for prime in PRIMES)
+        wrong += found == tuple((2**31 - 2**32) % prime for prime in PRIMES)
+    assert right + wrong == 200
+    assert min(right, wrong) > 50
 
 
 # The slots

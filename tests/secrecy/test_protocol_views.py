@@ -290,8 +290,12 @@ def test_the_sums_of_groups_are_blinded_by_a_fresh_unit_each_time(protocol: str)
 # The aggregator's view
 
 
-def residues_sent(upload: Any, layout: Any) -> list[npt.NDArray[np.uint64]]:
-    """The residues of an upload, prime by prime."""
+def numbers_sent(upload: Any, layout: Any) -> list[npt.NDArray[np.uint64]]:
+    """The residues of an upload, prime by prime, or the lower and the upper half of its integers."""
+    if layout.bits:
+        limbs = np.frombuffer(upload.values, dtype="<u2").astype(np.uint64).reshape(layout.uploaded, 2, -1)
+        places = np.arange(limbs.shape[2], dtype=np.uint64) * np.uint64(16)
+        return list((limbs << places).sum(axis=2, dtype=np.uint64).T)
     data = np.frombuffer(bytes(upload.values), dtype=np.uint8)
     values = data[: 6 * layout.uploaded * len(layout.primes)].reshape(-1, 6)
     words = np.zeros((len(values), 8), dtype=np.uint8)
@@ -309,19 +313,20 @@ def test_uploads_are_uniform_and_alike_for_any_data(protocol: str) -> None:
     seen: dict[str, list[npt.NDArray[np.uint64]]] = {}
     for name, counts in (("none", Counts.zero(1000)), ("many", curve(9_000_000, 7_000_000, 1000, bend=0.1))):
         upload, layout = uploads_of_one_party(protocol, counts)
-        seen[name] = residues_sent(upload, layout)
-        for prime, values in zip(layout.primes, seen[name], strict=True):
-            assert int(values.max()) < prime
-            assert evenly_filled(values, 64, prime)
+        seen[name] = numbers_sent(upload, layout)
+        moduli = [1 << layout.bits // 2] * 2 if layout.bits else layout.primes
+        for modulus, values in zip(moduli, seen[name], strict=True):
+            assert int(values.max()) < modulus
+            assert evenly_filled(values, 64, modulus)
     for none, many in zip(seen["none"], seen["many"], strict=True):
         assert look_alike(none, many)
 
 
 @pytest.mark.parametrize("protocol", ["padded", "padded-verified"])
 def test_without_pads_uploads_would_show_the_data(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(padding, "pad", lambda *labels: np.zeros(4 * labels[3], dtype=np.uint32))
+    monkeypatch.setattr(padding, "pad", lambda *labels: np.zeros(labels[5] // 32 * labels[3], dtype=np.uint32))
     upload, layout = uploads_of_one_party(protocol, Counts.zero(1000))
-    assert not evenly_filled(residues_sent(upload, layout)[0], 64, layout.primes[0])
+    assert not evenly_filled(numbers_sent(upload, layout)[0], 64, layout.primes[0])
 
 
 @pytest.mark.parametrize("protocol", ["padded", "padded-verified"])
@@ -330,10 +335,10 @@ def test_equal_data_is_never_sent_as_equal_bytes(protocol: str) -> None:
     own = auc_contribution(curve(40, 70, 100))
     rounds = [cast, cast.next(), cast.next(leader="hospital-2")]
     sent = [
-        residues_sent(each.upload(party, own), layout_of(each.round)) for each in rounds for party in cast.round.parties
+        numbers_sent(each.upload(party, own), layout_of(each.round)) for each in rounds for party in cast.round.parties
     ]
     values = np.concatenate([part for upload in sent for part in upload])
-    # Not one residue in common: 46-bit numbers, a few thousand of them.
+    # Not one in common: numbers of 46 or 48 bits, a few thousand of them.
     assert len(np.unique(values)) == len(values)
 
 
@@ -346,7 +351,7 @@ def test_an_upload_is_its_round_its_sender_and_as_many_bytes_for_any_data(protoc
         cast.rng = Stream(Secret(bytes(32)))
         encoded.append(wire.encode(cast.upload("hospital-1", auc_contribution(counts))))
     nonce = Stream(Secret(bytes(32))).draw(16)
-    size = padding.packed_size(layout.uploaded * len(layout.primes))
+    size = layout.uploaded * (layout.bits // 8) or padding.packed_size(layout.uploaded * len(layout.primes))
     assert len({len(data) for data in encoded}) == 1
     nothing_declared = b"\xc4\x00"  # of groups, behind the values
     assert all(data.endswith(nothing_declared) for data in encoded)

@@ -147,7 +147,7 @@ def test_counts_are_neither_sent_nor_written_to_the_ledger(trial: Trial, padded:
 
 
 def test_without_pads_the_counts_would_be_seen(trial: Trial, padded: Study, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(padding, "pad", lambda *arguments: np.zeros(4 * arguments[3], dtype=np.uint32))
+    monkeypatch.setattr(padding, "pad", lambda *arguments: np.zeros(arguments[5] // 32 * arguments[3], dtype=np.uint32))
     assert shows_counts(trial, padded)
 
 

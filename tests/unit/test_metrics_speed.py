@@ -63,7 +63,7 @@ def aggregator_work(batch: Batch) -> Callable[[], float]:
         [layout.factors(*each, pads=True) for each in zip(values, layout.primes, strict=True)],
     )
     pads = wire.encode(PadSums(round=round_.id, sender=names[0], roster=names, ciphertexts=sealed))
-    upload = padding.pack(values)
+    upload = rng.draw(layout.uploaded * layout.bits // 8)
     uploads = [
         wire.encode(PaddedCounts(round=round_.id, sender=name, nonce=bytes(16), values=upload)) for name in names
     ]

@@ -54,7 +54,7 @@ def differences(trial: Trial, row: str) -> tuple[Round, list[tuple[int, Residues
 
 def values_of(layout: Layout, upload: PaddedCounts) -> list[Residues]:
     """What an upload holds for each prime."""
-    reader = padding.UploadSum(layout.uploaded * len(layout.primes))
+    reader = layout.upload_sum()
     reader.add(upload.values, upload.sender)
     return reader.totals(layout.primes)
 
@@ -91,7 +91,7 @@ def test_without_the_nonce_they_show_its_label_and_its_bin(
     monkeypatch.setattr(base, "NONCE_BYTES", 0)
     round_, found = differences(trial, f"{label},{score}\n")
     assert close(found) == sum(len(values) for _, values in found)
-    monkeypatch.setattr(padding, "pad", lambda *arguments: np.zeros(4 * arguments[3], dtype=np.uint32))
+    monkeypatch.setattr(padding, "pad", lambda *arguments: np.zeros(arguments[5] // 32 * arguments[3], dtype=np.uint32))
     ((label_found, score_found),) = rows_that_explain(round_, found)
     assert label_found == label
     assert abs(score_found - score) <= 1 / POINTS

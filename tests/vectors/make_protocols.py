@@ -69,16 +69,16 @@ TOTAL = [[1, 2], [3, 0], [1, 0]]
 
 # A round as a list of its fields: id; hash of the study; protocol; engine; parties; leader; groups; batch; sums; slices
 # of them; precision; minimum cohort; bound on samples; options; checkers; noise (kind, scale, honest parties). A batch
-# is its columns, slices, lines and readings: form (products above and below, magnitude, proper, scale in bits, most),
-# both maps, whether of resamples, too.
+# is its columns, bits, slices, lines and readings: form (products above and below, magnitude, proper, scale in bits,
+# most), both maps, whether of resamples, too.
 ROUNDS: dict[str, list[Any]] = {
     "an AUC": [
         "00" * 16, "an AUC", "padded", "openfhe", PARTIES, "east", [],
-        [3, 1, 1, [[[1, 1, 1 << 47, True, 0, 0], MAP, TOTAL, True]]], 0, 1, 1e-4, 3, 1 << 24, [], [], None,
+        [3, 25, 1, 1, [[[1, 1, 1 << 47, True, 0, 0], MAP, TOTAL, True]]], 0, 1, 1e-4, 3, 1 << 24, [], [], None,
     ],
     "two groups and a long bound": [
         "5f" * 16, "everything", "padded-verified", "seal", PARTIES, "north", ["F", "M"],
-        [3, 18, 501, [[[1, 1, 1 << 61, True, 4, 0], MAP, MAP, True], [[1, 1, 7, False, 0, 5], TOTAL, MAP, False]]],
+        [3, 38, 18, 501, [[[1, 1, 1 << 61, True, 4, 0], MAP, MAP, True], [[1, 1, 7, False, 0, 5], TOTAL, MAP, False]]],
         0, 18, None, 5, 1 << 33, [["runs", 3]], ["north", "west"], None,
     ],
     "counts": ["0a" * 16, "a curve", "padded", "seal", PARTIES, "west", [], None, 24, 1, 1e-4, 3, 1000, [], [], None],
@@ -88,7 +88,7 @@ ROUNDS: dict[str, list[Any]] = {
     ],
     "a choice": [
         "0b" * 16, "an AUC", "paper-semi-honest", "seal", [f"party-{number}" for number in range(20)], "party-7", [],
-        [3, 1, 1, [[[1, 1, 1 << 47, True, 0, 0], TOTAL, TOTAL, True]]], 0, 1, None, 3, 1 << 24,
+        [3, 25, 1, 1, [[[1, 1, 1 << 47, True, 0, 0], TOTAL, TOTAL, True]]], 0, 1, None, 3, 1 << 24,
         [["packing", "compact"]], [], None,
     ],
 }  # fmt: skip
@@ -256,11 +256,16 @@ def packed(values: list[int]) -> str:
     return (data + bytes(-len(data) % 8)).hex()
 
 
+def pad_integers(party: str, digest: bytes, count: int, size: int) -> list[int]:
+    """A party's pad: numbers of so many bytes from one stream."""
+    seed = expanded(MASTER, labelled("pad seed", party))
+    data = key_stream(expanded(seed, labelled("padded/pad", digest, NONCES[party])), size * count)
+    return [int.from_bytes(data[start : start + size], "little") for start in range(0, len(data), size)]
+
+
 def pads(party: str, digest: bytes, primes: list[int], count: int) -> list[list[int]]:
     """A party's pad for each prime: numbers of 128 bits from one stream, the primes one behind the other."""
-    seed = expanded(MASTER, labelled("pad seed", party))
-    data = key_stream(expanded(seed, labelled("padded/pad", digest, NONCES[party])), 16 * count * len(primes))
-    numbers = [int.from_bytes(data[start : start + 16], "little") for start in range(0, len(data), 16)]
+    numbers = pad_integers(party, digest, count * len(primes), 16)
     return [
         [number % prime for number in numbers[index * count : (index + 1) * count]]
         for index, prime in enumerate(primes)
@@ -268,10 +273,10 @@ def pads(party: str, digest: bytes, primes: list[int], count: int) -> list[list[
 
 
 def padded_upload(party: str) -> str:
-    values = []
-    for prime, pad in zip(PRIMES, pads(party, DIGEST, PRIMES, 2 * TERMS), strict=True):
-        values += [(x + y) % prime for x, y in zip(LEFT[party] + RIGHT[party], pad, strict=True)]
-    return packed(values)
+    """Counts of 25 bits, eight of them, under pads of 96 bits: twelve bytes each."""
+    pad = pad_integers(party, DIGEST, 2 * TERMS, 12)
+    values = [(x + y) % (1 << 96) for x, y in zip(LEFT[party] + RIGHT[party], pad, strict=True)]
+    return b"".join(value.to_bytes(12, "little") for value in values).hex()
 
 
 class Maps:

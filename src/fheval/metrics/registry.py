@@ -99,6 +99,7 @@ class Histogram:
     grid: Grid | None
     more: tuple[float, ...] = ()
     task: Task = "binary"
+    bits: int = 0
 
     @classmethod
     def at(cls, grid: Grid | None, thresholds: Iterable[float] = ()) -> Histogram:
@@ -144,6 +145,8 @@ class OwnAuc:
     grid: Grid
     task: Task = "binary"
     width: int = 4
+    # w·θ² in units.
+    bits: int = 40
 
     def tally(self, _rows: Rows, weights: Weights) -> Integers:
         """Nothing: rows are counted in the histogram."""
@@ -348,7 +351,7 @@ def auc_batch(decision_points: int, max_samples: int) -> Batch:
     grid = Grid.even(decision_points)
     histogram = Histogram(grid)
     reading = METRICS["auc"].reading(Columns([histogram]), Inputs(grid=grid), max_samples)
-    return Batch(width=histogram.width, readings=(reading,))
+    return Batch(width=histogram.width, bits=max_samples.bit_length(), readings=(reading,))
 
 
 def auc_contribution(counts: Counts) -> Contribution:

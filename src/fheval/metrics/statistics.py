@@ -49,13 +49,19 @@ class Rows:
 
 
 class Statistic(Protocol):
-    """`width` integers from labels of one task; equal statistics are counted once, whichever metrics want them."""
+    """`width` integers from labels of one task; equal statistics are counted once, whichever metrics want them.
+
+    No sample adds more than 2^bits to any of them.
+    """
 
     @property
     def task(self) -> Task: ...
 
     @property
     def width(self) -> int: ...
+
+    @property
+    def bits(self) -> int: ...
 
     def tally(self, rows: Rows, weights: Weights) -> Integers:
         """Count at most `MOST_ROWS` rows under each line of weights, shape (lines, width)."""
@@ -71,6 +77,10 @@ class Losses:
     task: Task = "binary"
     width: int = 2
 
+    @property
+    def bits(self) -> int:
+        return fixed_point.BITS + (0 if self.kind == "brier" else fixed_point.LARGEST_LOG_LOSS.bit_length())
+
     def tally(self, rows: Rows, weights: Weights) -> Integers:
         probabilities = rows.probabilities(logits=self.logits)
         losses = fixed_point.brier_losses if self.kind == "brier" else fixed_point.log_losses
@@ -84,6 +94,7 @@ class Predicted:
     logits: bool
     task: Task = "binary"
     width: int = 3
+    bits: int = fixed_point.BITS
 
     def tally(self, rows: Rows, weights: Weights) -> Integers:
         probabilities = fixed_point.in_units(rows.probabilities(logits=self.logits))
@@ -98,6 +109,7 @@ class Values:
     high: float
     task: Task = "values"
     width: int = 2
+    bits: int = fixed_point.BITS
 
     def tally(self, rows: Rows, weights: Weights) -> Integers:
         values = fixed_point.within_range(rows.scores, self.low, self.high)
@@ -123,6 +135,7 @@ class Survival:
     low: float
     high: float
     task: Task = "survival"
+    bits: int = 1
 
     @property
     def risks(self) -> int:
@@ -167,6 +180,7 @@ class Calibration:
     logits: bool
     task: Task = "binary"
     width: int = 3 * CALIBRATION_BINS
+    bits: int = PROBABILITY_BITS
 
     def tally(self, rows: Rows, weights: Weights) -> Integers:
         probabilities = rows.probabilities(logits=self.logits)
@@ -188,6 +202,7 @@ class Errors:
     high: float
     task: Task = "regression"
     width: int = 7
+    bits: int = fixed_point.BITS
 
     def tally(self, rows: Rows, weights: Weights) -> Integers:
         truth = fixed_point.within_range(rows.labels, self.low, self.high)

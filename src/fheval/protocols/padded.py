@@ -34,7 +34,7 @@ from fheval.protocols.base import (
     View,
     Words,
 )
-from fheval.protocols.padding import Factors, PadSheet, SlotPlan, packed_size
+from fheval.protocols.padding import BYTES_PER_VALUE, Factors, PadSheet, SlotPlan
 from fheval.protocols.release import RoundedRelease, exact_fraction, exact_primes
 from fheval.protocols.round import (
     AGGREGATOR,
@@ -61,7 +61,9 @@ MOST_UPLOADED = DEFAULT_LIMIT - (1 << 16)
 
 
 class PaddedCounts(Message, frozen=True, kw_only=True):
-    """Step 1, party to aggregator: y_m for every prime, six bytes a value, and the nonce that its pad was made with.
+    """Step 1, party to aggregator: y_m, twelve bytes a count, and the nonce that its pad was made with.
+
+    Where numbers fill a field, there is a y_m for every prime, six bytes a number.
 
     `declared` is what it says of its groups, under a pad as well.
     """
@@ -111,20 +113,22 @@ AnyLayout = TypeVar("AnyLayout", bound="SlotLayout")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotLayout:
-    """What everyone derives from the round: primes, slots, and how many numbers a party uploads for each prime.
+    """What everyone derives from the round: primes, slots, and how many numbers a party uploads.
 
-    `released` has the products of each released number, two numbers for every form of every run.
+    They are integers under pads of so many `bits`, or residues for each prime where there are no bits. `released` has
+    the products of each released number, two numbers for every form of every run.
     """
 
     primes: tuple[int, ...]
     plan: SlotPlan
     uploaded: int
     released: tuple[list[npt.NDArray[np.intp]], ...]
+    bits: int = 0
     runs: int = 1
 
     def __post_init__(self) -> None:
         """Refuse what would take others' memory: an upload and a result fit a message each, pads eight of them."""
-        uploaded = packed_size(self.uploaded * len(self.primes))
+        uploaded = self.uploaded * (self.bits // 8 or BYTES_PER_VALUE * len(self.primes))
         results = self.plan.sheets * len(self.primes)
         pads = sum(self.plan.ciphertexts)
         for needed, most, what in (
@@ -151,6 +155,17 @@ class SlotLayout:
             for side in range(2)
         ]
         return replace(self, plan=SlotPlan.of(chosen, self.plan.slots))
+
+    def upload_sum(self) -> padding.UploadSum:
+        """Adds uploads up."""
+        if self.bits:
+            return padding.IntegerSum(self.uploaded, self.bits)
+        return padding.UploadSum(self.uploaded * len(self.primes))
+
+    def pad_sums(self, round_: Round, secrets: PartySecrets, roster: Sequence[str], nonces: bytes) -> list[Residues]:
+        """Leader: what their pads add up to, for each prime."""
+        given = round_, secrets, roster, nonces, self.primes, self.uploaded
+        return padding.leader_integer_sums(*given, self.bits) if self.bits else padding.leader_pad_sums(*given)
 
     @property
     def parts(self) -> list[slice]:
@@ -194,6 +209,7 @@ class Layout(SlotLayout):
             primes=primes,
             plan=SlotPlan.of(released, bfv_linear(primes[0]).slots),
             uploaded=round_.batch.size,
+            bits=padding.pad_bits(round_.batch.bits, round_.batch.size),
             released=tuple(released),
             batch=round_.batch,
             rounded=rounded,
@@ -220,13 +236,11 @@ def _groups(forms: Sequence[Form], rounded: bool) -> list[list[npt.NDArray[np.in
 
 
 def party_submit(round_: Round, secrets: PartySecrets, me: str, own: Contribution, nonce: bytes) -> PaddedCounts:
-    """Step 1, party: x_m is its table of counts, y_m = x_m + pad_m mod t_j for each prime.
+    """Step 1, party: x_m is its table of counts, y_m = x_m + pad_m modulo a power of two.
 
     Learns: nothing.
     """
-    layout = Layout.of(round_)
-    hidden = [field.from_integers(own.table.reshape(-1), prime) for prime in layout.primes]
-    values = padding.party_pad(round_, secrets, nonce, layout.primes, hidden)
+    values = padding.party_pad_integers(round_, secrets, nonce, Layout.of(round_).bits, own.table.reshape(-1))
     declared = groups.party_declare(round_, secrets, own, nonce) if round_.groups else b""
     return PaddedCounts(round=round_.id, sender=me, nonce=nonce, values=values, declared=declared)
 
@@ -247,7 +261,7 @@ class Aggregator(base.Aggregator):
         self.circuits = padding.aggregator_circuits(engine, setup, self.layout.primes, self.layout.plan)
         self.published: tuple[str, ...] = ()
         self.declared = padding.UploadSum(groups.declared_size(round_) if round_.groups else 0)
-        self.uploads = padding.UploadSum(self.layout.uploaded * len(self.layout.primes))
+        self.uploads = self.layout.upload_sum()
         self.awaited = set(round_.parties)
         self.roster: list[str] = []
         self.nonces: list[bytes] = []
@@ -416,7 +430,7 @@ def leader_answer(
     published, ticket = leader_choose(round_, secrets, notice, published_before)
     whole = lay_out(round_)
     layout = whole.reading(round_, published)
-    sums = padding.leader_pad_sums(round_, secrets, notice.roster, notice.nonces, layout.primes, layout.uploaded)
+    sums = layout.pad_sums(round_, secrets, notice.roster, notice.nonces)
     # In as many messages as all groups would take: how many were chosen shows in their length alone.
     chosen = whole.parts[part]
     primes, keys = layout.primes[chosen], replace(secrets, keys=secrets.keys[chosen])

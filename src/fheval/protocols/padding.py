@@ -1,8 +1,17 @@
 """One-time pads instead of ciphertexts: what `padded` and `padded-verified` share.
 
-A party hides its integers x_m under a pad that only it and the leader can derive, y_m = x_m + pad_m mod t. The
-aggregator adds uploads, Y = Σ y_m; the leader encrypts functions of the pads' sum R = Σ pad_m over the same parties.
-Since V = Y − R is the sum of all x_m, and only sums of products with one weight w are ever read,
+A party hides its integers x_m under a pad that only it and the leader can derive. The aggregator adds uploads up,
+Y = Σ y_m; the leader encrypts functions of the pads' sum R = Σ pad_m over the same parties. Numbers that fill a field,
+as the secret maps of `padded-verified` make them, are hidden in it, y_m = x_m + pad_m mod t, once for every prime t.
+Counts are far smaller, and hidden once for all primes:
+
+**Integers under pads.** y_m = x_m + pad_m mod 2^k, with pads uniform in Z/2^k, hides x_m perfectly, whatever it is. Y
+and R are sums modulo 2^k as well, and V = Y − R over the integers, unless R lies so close to the end that R + V steps
+over it: since R is uniform, with probability |V|/2^k. `pad_bits` chooses k so that this happens to any value of a round
+with a probability below 2^-50; the result is then wrong, or there is none. From there on both are reduced modulo each
+prime. A key holder sees what it would see of the true sums, up to that probability.
+
+**The product.** Since V = Y − R is the sum of all x_m, and only sums of products with one weight w are ever read,
 
     w·Σ V_L·V_R = Σ w·Y_R·(−R_L) + Σ w·Y_L·(−R_R) + w·Σ R_L·R_R + w·Σ Y_L·Y_R,
 
@@ -37,7 +46,7 @@ from fheval.engines import Ciphertext, Engine, Evaluator, Parameters
 from fheval.engines.parameters import bfv_linear
 from fheval.errors import CapacityError, RemoteProtocolError
 from fheval.field import Residues
-from fheval.protocols.round import AGGREGATOR, NONCE_BYTES, PartySecrets, PublicSetup, Round
+from fheval.protocols.round import AGGREGATOR, NONCE_BYTES, IntegerVector, PartySecrets, PublicSetup, Round
 from fheval.secrets import Randomness, Secret, Stream, derive, expand, new_seed, residues
 from fheval.wire import Blob
 
@@ -55,18 +64,20 @@ TOGETHER = (
 
 # A residue of 46 bits travels as three 16-bit limbs.
 BYTES_PER_VALUE = 6
-_LIMBS = 3
 
-# Of key stream for each value of a pad: its 46 bits, and enough to spare that no residue is favoured.
-_PAD_BITS = 128
+# Of key stream for each residue of a pad: its 46 bits, and enough to spare that no residue is favoured.
+FIELD_PAD_BITS = 128
 PadLimbs = npt.NDArray[np.uint32]
+
+# The sum of integers under pads is right but with a probability of one in 2 to so many, for a whole round.
+_SPARE_BITS = 50
 
 # So many products are added up at once without an overflow.
 MOST_PRODUCTS = (1 << 14) - 1
 
 # Small uploads are added in blocks that stay in the cache, a larger one by itself, which spares copying it; the memory
 # in use does not depend on the number of parties.
-_BLOCK = 32
+_BLOCK = 64
 _SMALL_BYTES = 1 << 15
 _MOST_RECENT = (1 << 16) - _BLOCK
 
@@ -193,31 +204,51 @@ def parameter_sets(primes: Sequence[int]) -> list[Parameters]:
 UPLOAD = "padded/pad"
 
 
-def pad(seed: Secret[bytes], round_: Round, nonce: bytes, values: int, usage: str = UPLOAD) -> PadLimbs:
-    """The pad of one upload, before it is reduced: integers of 128 bits, as limbs of 32, never used again.
+def pad_bits(bits: int, values: int) -> int:
+    """How wide pads on so many integers of so many bits are: the least multiple of 32 with 50 bits to spare.
+
+    >>> pad_bits(25, 198), pad_bits(55, 6)
+    (96, 128)
+    """
+    return -(-(bits + values.bit_length() + _SPARE_BITS) // 32) * 32
+
+
+def pad(
+    seed: Secret[bytes], round_: Round, nonce: bytes, values: int, usage: str = UPLOAD, bits: int = FIELD_PAD_BITS
+) -> PadLimbs:
+    """The pad of one upload, never used again: uniform integers of so many bits, as limbs of 32.
 
     `seed` is the party's own, and what else goes with an upload has a `usage` of its own. One call of the stream cipher
-    makes the pad for all primes. Reduced modulo a prime t, an integer is uniform over F_t up to a statistical distance
+    makes all of them. Reduced modulo a prime t, an integer of 128 bits is uniform over F_t up to a statistical distance
     of t/2^130, or 2^-84 for primes of 46 bits: of the 2^128 integers, each residue has one more or less. A whole upload
-    of a million values is within 2^-64 of uniform.
+    of a million values is within 2^-64 of uniform. What is added modulo 2^bits is uniform as it is.
     """
     stream = Stream(expand(seed, usage, round_.digest, nonce))
-    return np.frombuffer(stream.draw(_PAD_BITS // 8 * values), dtype="<u4")
+    return np.frombuffer(stream.draw(bits // 8 * values), dtype="<u4")
 
 
 def reduced(limbs: npt.NDArray[np.uint64], bits: int, primes: Sequence[int]) -> list[Residues]:
     """Integers of 128 bits modulo each prime, from their limbs of so many bits, which may be sums over many pads."""
-    parts = limbs.reshape(len(primes), -1, _PAD_BITS // bits)
+    parts = limbs.reshape(len(primes), -1, FIELD_PAD_BITS // bits)
     return [_reduced(part, bits, prime) for part, prime in zip(parts, primes, strict=True)]
 
 
 def _reduced(limbs: npt.NDArray[np.uint64], bits: int, prime: int) -> Residues:
+    """Integers modulo a prime, from a row of limbs each."""
     modulus = np.uint64(prime)
     total = limbs[:, 0] % modulus
     for index in range(1, limbs.shape[1]):
         shifted = field.multiply(limbs[:, index] % modulus, pow(2, bits * index, prime), prime)
         total = field.add(total, shifted, prime)
     return total
+
+
+def _wrapped(limbs: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Carry what sums of 32-bit limbs have above, in each row, and drop what the last one has."""
+    wrapped = limbs.copy()
+    for index in range(1, limbs.shape[1]):
+        wrapped[:, index] += wrapped[:, index - 1] >> np.uint64(32)
+    return wrapped & np.uint64(0xFFFFFFFF)
 
 
 def pack(values: Sequence[Residues]) -> bytes:
@@ -241,8 +272,17 @@ def party_pad(
     usage: str = UPLOAD,
 ) -> bytes:
     """Party: y = x + pad mod t for each prime, packed; there are as many values for each."""
-    pads = reduced(pad(secrets.pad_seed, round_, nonce, sum(map(len, hidden)), usage).view("<u8"), 64, primes)
+    drawn = pad(secrets.pad_seed, round_, nonce, sum(map(len, hidden)), usage, FIELD_PAD_BITS)
+    pads = reduced(drawn.view("<u8"), 64, primes)
     return pack([field.add(values, own, prime) for values, own, prime in zip(hidden, pads, primes, strict=True)])
+
+
+def party_pad_integers(round_: Round, secrets: PartySecrets, nonce: bytes, bits: int, counts: IntegerVector) -> bytes:
+    """Party: y = x + pad modulo 2^bits."""
+    own = pad(secrets.pad_seed, round_, nonce, len(counts), UPLOAD, bits).reshape(-1, bits // 32)
+    # In two's complement, in which a negative number has nothing but ones above.
+    limbs = np.column_stack([counts >> min(32 * index, 63) for index in range(bits // 32)]) & 0xFFFFFFFF
+    return _wrapped(limbs.astype(np.uint64) + own).astype("<u4").tobytes()
 
 
 class UploadSum:
@@ -252,8 +292,11 @@ class UploadSum:
     """
 
     def __init__(self, values: int) -> None:
+        self._start(packed_size(values))
         self._values = values
-        self._bytes = packed_size(values)
+
+    def _start(self, size: int) -> None:
+        self._bytes = size
         # So many uploads are best added together.
         self.block = _BLOCK if self._bytes < _SMALL_BYTES else 1
         self._waiting: list[bytes] = []
@@ -306,12 +349,28 @@ class UploadSum:
         self._recent[:] = 0
         self._recent_uploads = 0
 
-    def totals(self, primes: Sequence[int]) -> list[Residues]:
-        """Y mod t for each prime; the upload holds the same number of values for each."""
+    def _summed(self) -> npt.NDArray[np.uint64]:
         self._flush()
         self._settle()
-        limbs = self._limbs[: self._values * _LIMBS].reshape(len(primes), -1, _LIMBS)
+        return self._limbs
+
+    def totals(self, primes: Sequence[int]) -> list[Residues]:
+        """Y mod t for each prime; the upload holds the same number of values for each."""
+        limbs = self._summed()[: self._values * BYTES_PER_VALUE // 2].reshape(len(primes), -1, BYTES_PER_VALUE // 2)
         return [_joined(part, prime) for part, prime in zip(limbs, primes, strict=True)]
+
+
+class IntegerSum(UploadSum):
+    """The same for integers under pads of so many bits, which are added modulo 2^bits and then reduced."""
+
+    def __init__(self, values: int, bits: int) -> None:
+        self._start(values * bits // 8)
+        self._columns = bits // 32
+
+    def totals(self, primes: Sequence[int]) -> list[Residues]:
+        halves = self._summed().reshape(-1, self._columns, 2)
+        limbs = _wrapped(halves[..., 0] + (halves[..., 1] << np.uint64(16)))
+        return [_reduced(limbs, 32, prime) for prime in primes]
 
 
 def _joined(limbs: npt.NDArray[np.uint64], prime: int) -> Residues:
@@ -351,15 +410,34 @@ def leader_pad_sums(
     count: int,
     usage: str = UPLOAD,
 ) -> list[Residues]:
-    """Leader: R = Σ_{m ∈ roster} pad_m for each prime.
-
-    Limbs are added up as they come out of the cipher and reduced once: 2^32 parties do not overflow.
-    """
-    values = len(primes) * count
-    total = np.zeros(_PAD_BITS // 32 * values, dtype=np.uint64)
-    for party, nonce in zip(roster, split_nonces(nonces, roster), strict=True):
-        total += pad(secrets.pad_seed_of(party), round_, nonce, values, usage)
+    """Leader: R = Σ_{m ∈ roster} pad_m for each prime."""
+    total = _added_pads(round_, secrets, roster, nonces, len(primes) * count, usage, FIELD_PAD_BITS)
     return reduced(total, 32, primes)
+
+
+def leader_integer_sums(
+    round_: Round,
+    secrets: PartySecrets,
+    roster: Sequence[str],
+    nonces: bytes,
+    primes: Sequence[int],
+    count: int,
+    bits: int,
+) -> list[Residues]:
+    """Leader: R = Σ_{m ∈ roster} pad_m modulo 2^bits, reduced modulo each prime."""
+    total = _added_pads(round_, secrets, roster, nonces, count, UPLOAD, bits)
+    limbs = _wrapped(total.reshape(-1, bits // 32))
+    return [_reduced(limbs, 32, prime) for prime in primes]
+
+
+def _added_pads(
+    round_: Round, secrets: PartySecrets, roster: Sequence[str], nonces: bytes, values: int, usage: str, bits: int
+) -> npt.NDArray[np.uint64]:
+    """Limbs are added up as they come out of the cipher and reduced once: 2^32 parties do not overflow."""
+    total = np.zeros(bits // 32 * values, dtype=np.uint64)
+    for party, nonce in zip(roster, split_nonces(nonces, roster), strict=True):
+        total += pad(secrets.pad_seed_of(party), round_, nonce, values, usage, bits)
+    return total
 
 
 def leader_encrypt(

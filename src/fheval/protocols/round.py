@@ -143,10 +143,11 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     It has `width` columns, and for each of so many `slices` of the data one line for the data themselves and one for
     each of their resamples, `lines` in all. What readings find in column `width` is the constant one, which nobody
-    uploads.
+    uploads. No number of it, summed over all parties, has more than so many `bits`.
     """
 
     width: int
+    bits: int
     slices: int = 1
     lines: int = 1
     readings: tuple[Reading, ...]

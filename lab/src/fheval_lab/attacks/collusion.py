@@ -17,16 +17,19 @@ from fheval.engines import Engine, Parameters
 from fheval.protocols import PROTOCOLS, padding
 from fheval.protocols.base import Seat, Stage
 from fheval.protocols.padded import PadSums
-from fheval.protocols.round import NONCE_BYTES, PartySecrets, Round, leader_set_up, pad_seed
+from fheval.protocols.round import NONCE_BYTES, IntegerVector, PartySecrets, Round, leader_set_up, pad_seed
 from fheval.secrets import Secret, SystemRandomness
 from fheval_lab.attacks.attacked import AttackedRound
 from fheval_lab.attacks.chance import same_distribution
 from fheval_lab.attacks.consortium import Consortium, fresh_stream
 from fheval_lab.attacks.released_pair import LeakRate
+from fheval_lab.attacks.suite import adversary_of
 from fheval_lab.attacks.views import Likeness
 
 ROUNDS = 3
+# Moduli at which pads are tried out: small fields, and the smallest ring that pads on integers come in.
 PRIMES = (101, 1009)
+RING_BITS = 32
 VALUES = 20_000
 
 
@@ -108,8 +111,14 @@ def opens(engine: Engine, held: PartySecrets, index: int, chosen: Parameters, ci
     return True
 
 
-def compare_joint_views(protocol: str, engine: Engine, prime: int) -> list[Likeness]:
-    """In a small field: the view of both, for a victim whose counts are all zero and for one whose counts are large.
+def moduli(consortium: Consortium, engine: Engine) -> tuple[int, ...]:
+    """What uploads are tried out modulo: that of the ring where a protocol pads integers, else small primes."""
+    layout = adversary_of(PROTOCOLS[consortium.protocol]).lay_out(consortium.round(engine, SystemRandomness()))
+    return (1 << RING_BITS,) if layout.bits else PRIMES
+
+
+def compare_joint_views(protocol: str, engine: Engine, modulus: int) -> list[Likeness]:
+    """In a small field or ring: the view of both, for a victim with no counts at all and for one with large counts.
 
     The numbers compared are the victim's upload, as it is and less every pad that the two can come up with.
     """
@@ -119,23 +128,45 @@ def compare_joint_views(protocol: str, engine: Engine, prime: int) -> list[Liken
     *_, victim, traitor = round_.parties
     held = PROTOCOLS[protocol].secrets_of(round_, secrets, traitor)
     own = PROTOCOLS[protocol].secrets_of(round_, secrets, victim)
-    views = [_joint_view(round_, own, held, victim, prime, count) for count in (0, prime // 2)]
+    views = [_joint_view(round_, own, held, victim, modulus, count) for count in (0, modulus // 2)]
     return [
-        Likeness(name=f"collude-mod-{prime}-{number}", numbers=len(one), chance=same_distribution(one, other))
+        Likeness(name=f"collude-mod-{modulus}-{number}", numbers=len(one), chance=same_distribution(one, other))
         for number, (one, other) in enumerate(zip(*views, strict=True), start=1)
     ]
 
 
 def _joint_view(
-    round_: Round, own: PartySecrets, held: PartySecrets, victim: str, prime: int, count: int
+    round_: Round, own: PartySecrets, held: PartySecrets, victim: str, modulus: int, count: int
 ) -> list[npt.NDArray[np.uint64]]:
-    rng, modulus = SystemRandomness(), np.uint64(prime)
+    rng = SystemRandomness()
     nonce, nonce_of_traitor = rng.draw(NONCE_BYTES), rng.draw(NONCE_BYTES)
+    hide, seen = (_in_ring, _pad_of_ring) if modulus == 1 << RING_BITS else (_in_field, _pad_of_field)
+    upload = hide(round_, own, nonce, modulus, np.full(VALUES, count))
+    guesses = [seen(seed, round_, nonce, modulus) for seed in reachable_seeds(held, victim)]
+    guesses.append(seen(held.pad_seed, round_, nonce_of_traitor, modulus))
+    return [upload, *((upload + np.uint64(modulus) - each) % np.uint64(modulus) for each in guesses)]
+
+
+def _in_field(
+    round_: Round, own: PartySecrets, nonce: bytes, prime: int, counts: IntegerVector
+) -> npt.NDArray[np.uint64]:
     reader = padding.UploadSum(VALUES)
-    counts = np.full(VALUES, count, dtype=np.uint64)
-    reader.add(padding.party_pad(round_, own, nonce, [prime], [counts]), victim)
+    reader.add(padding.party_pad(round_, own, nonce, [prime], [counts.astype(np.uint64)]), "")
     (upload,) = reader.totals([prime])
-    guesses = [padding.pad(seed, round_, nonce, VALUES) for seed in reachable_seeds(held, victim)]
-    guesses.append(padding.pad(held.pad_seed, round_, nonce_of_traitor, VALUES))
-    pads = [padding.reduced(limbs.view("<u8"), 64, [prime])[0] for limbs in guesses]
-    return [upload, *((upload + modulus - each) % modulus for each in pads)]
+    return upload
+
+
+def _pad_of_field(seed: Secret[bytes], round_: Round, nonce: bytes, prime: int) -> npt.NDArray[np.uint64]:
+    (pad,) = padding.reduced(padding.pad(seed, round_, nonce, VALUES).view("<u8"), 64, [prime])
+    return pad
+
+
+def _in_ring(
+    round_: Round, own: PartySecrets, nonce: bytes, _modulus: int, counts: IntegerVector
+) -> npt.NDArray[np.uint64]:
+    upload = padding.party_pad_integers(round_, own, nonce, RING_BITS, counts)
+    return np.frombuffer(upload, dtype="<u4").astype(np.uint64)
+
+
+def _pad_of_ring(seed: Secret[bytes], round_: Round, nonce: bytes, _modulus: int) -> npt.NDArray[np.uint64]:
+    return padding.pad(seed, round_, nonce, VALUES, bits=RING_BITS).astype(np.uint64)

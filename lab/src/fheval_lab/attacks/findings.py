@@ -106,8 +106,8 @@ def experiments(consortium: Consortium, engine: Engine) -> list[Experiment]:
         chosen.append(Experiment("privacy", lambda: [views.compare_uploads(consortium, engine)]))
         chosen.append(Experiment("privacy", lambda: collusion.collude(consortium, engine)))
         chosen += [
-            Experiment("privacy", partial(collusion.compare_joint_views, consortium.protocol, engine, prime))
-            for prime in collusion.PRIMES
+            Experiment("privacy", partial(collusion.compare_joint_views, consortium.protocol, engine, modulus))
+            for modulus in collusion.moduli(consortium, engine)
         ]
     if family is PaddedAdversary:
         chosen.append(Experiment("privacy", lambda: [views.subtract_uploads(consortium, engine)]))

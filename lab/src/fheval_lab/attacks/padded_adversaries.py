@@ -103,6 +103,8 @@ class PaddedAdversary(padded.Aggregator):
         return super().close()
 
     def forge_upload(self) -> bytes:
+        if self.layout.bits:
+            return self.rng.draw(self.layout.uploaded * self.layout.bits // 8)
         return padding.pack([residues(self.rng, prime, self.layout.uploaded) for prime in self.layout.primes])
 
     def result(self, *parts: PadSums) -> PaddedResult:

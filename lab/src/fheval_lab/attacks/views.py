@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from fheval.engines import Engine
 from fheval.field import Residues
-from fheval.protocols import padding
 from fheval.protocols.base import Stage
 from fheval.protocols.padded import PadSums
 from fheval.protocols.round import AGGREGATOR
@@ -64,7 +63,7 @@ def compare_uploads(consortium: Consortium, engine: Engine, rounds: int = ROUNDS
 
 
 def subtract_uploads(consortium: Consortium, engine: Engine, rounds: int = ROUNDS) -> LeakRate:
-    """The aggregator subtracts uploads of all rounds, parties and primes from each other.
+    """The aggregator subtracts uploads of all rounds and parties from each other, and those for different primes.
 
     Had two of them the same pad, their difference would be that of the counts, and small.
     """
@@ -118,13 +117,21 @@ def divide_slots(consortium: Consortium, engine: Engine, rounds: int = ROUNDS) -
 
 
 def padded_counts(round_: AttackedRound) -> list[tuple[int, Residues]]:
-    """What each party sent for each prime, as the aggregator reads it."""
+    """What each party sent, as the aggregator reads it: for each prime, or the lowest and the highest of the bits.
+
+    With each comes what it is a residue of.
+    """
     layout = adversary_of(round_.protocol).lay_out(round_.round)
-    found = []
+    found: list[tuple[int, Residues]] = []
     for upload in round_.uploads():
-        reader = padding.UploadSum(layout.uploaded * len(layout.primes))
-        reader.add(upload.values, "a party")
-        found += list(zip(layout.primes, reader.totals(layout.primes), strict=True))
+        if layout.bits:
+            limbs = np.frombuffer(upload.values, dtype="<u4").astype(np.uint64).reshape(-1, layout.bits // 32)
+            low, high = (limbs[:, first] | limbs[:, first + 1] << np.uint64(32) for first in (0, -2))
+            found += [(1 << 62, low & np.uint64((1 << 62) - 1)), (1 << 62, high >> np.uint64(2))]
+        else:
+            reader = layout.upload_sum()
+            reader.add(upload.values, "a party")
+            found += list(zip(layout.primes, reader.totals(layout.primes), strict=True))
     return found
 
 
