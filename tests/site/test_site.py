@@ -22,7 +22,14 @@ SITE = Path(__file__).resolve().parents[2] / "build" / "site"
 FRESH = os.environ.get("FHEVAL_SITE_IS_FRESH") == "1" and (SITE / "index.html").is_file()
 pytestmark = pytest.mark.skipif(not FRESH, reason="`make docs` builds the site and then tries it")
 PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html")) if FRESH else []
-SHOWN = ("index.html", "rounds.html", "notebooks/two_models.html", "reference/api.html", "numbers/attack.html")
+SHOWN = (
+    "index.html",
+    "rounds.html",
+    "notebooks/two_models.html",
+    "reference/api.html",
+    "numbers/attack.html",
+    "numbers/reproduce.html",
+)
 AUDIENCES = ("data-scientists", "statisticians", "operators", "security-officers", "contributors")
 
 
@@ -117,6 +124,14 @@ def test_search_finds(browser: Browser, address: str, wanted: str) -> None:
         found = tab.evaluate("[...document.querySelectorAll('.md-search-result__link')].map(e => e.textContent)")
     assert found, f"search does not find {wanted}"
     assert wanted in " ".join(found).lower()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("page", PAGES)
+def test_no_page_overflows(browser: Browser, address: str, page: str, width: int) -> None:
+    tab = browser.open(f"{address}/{page}", width=width)
+    assert tab.evaluate("innerWidth") == width
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -1,8 +1,8 @@
 """Pages of measured figures, from the last run of each; `make numbers` runs them anew.
 
-`python -m tools.docs.numbers [--data DIR] [attack bench reproduce]` runs the commands and keeps their JSON, with the
-day and the processor, in docs/numbers. The site shows what is kept: a site that measured when it was built would show
-another machine's figures every time.
+`python -m tools.docs.numbers [--data DIR] [--out DIR] [attack bench reproduce]` runs the commands and keeps their
+JSON, with the day and the processor, in docs/numbers. The site shows what is kept: a site that measured when it was
+built would show another machine's figures every time.
 """
 
 from __future__ import annotations
@@ -77,21 +77,25 @@ def _bench(found: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _reproduce(found: Mapping[str, Any]) -> Iterable[str]:
-    for name, rows in found.items():
+    yield f"**{found['verdict']}**"
+    yield (
+        "Below is every number beside which the paper prints one. Times are processor seconds of one thread; the "
+        "paper's are of another machine."
+    )
+    for what, why in found["left_out"]:
+        yield f"Left out: {what}. {why}"
+    heads = ("data", "size", "decision_points", "parties", "column", "value", "std", "printed", "printed_std", "unit")
+    titles = {"size": "samples", "decision_points": "points", "printed_std": "its std"}
+    for name, rows in found["experiments"].items():
         compared = [row for row in rows if row.get("printed") is not None]
         yield f"## {name}"
-        yield _table(
-            ["data", "samples", "points", "parties", "column", "value", "printed", "unit"],
-            [
-                (
-                    *(row.get(field) or "" for field in ("data", "size", "decision_points", "parties", "column")),
-                    _number(row["value"]),
-                    _number(row.get("printed")),
-                    row.get("unit", ""),
-                )
-                for row in compared or rows
-            ],
-        )
+        shown = [head for head in heads if any(row.get(head) is not None for row in compared)]
+        if compared:
+            cells = [[_number(row.get(head), digits=6) for head in shown] for row in compared]
+            yield _table([titles.get(head, head) for head in shown], cells)
+        if len(compared) < len(rows):
+            others = len(rows) - len(compared)
+            yield f"{others} numbers more, beside which none is printed, are on the page that the command writes."
 
 
 def _records(records: Sequence[Mapping[str, Any]]) -> str:
@@ -103,12 +107,12 @@ def _nested(records: Sequence[Mapping[str, Any]], name: str) -> bool:
     return any(isinstance(each.get(name), (list, dict)) for each in records)
 
 
-def _number(value: object) -> str:
+def _number(value: object, digits: int = 4) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
 
 
 _TOLD = {"attack": _attack, "bench": _bench, "reproduce": _reproduce}
@@ -119,8 +123,8 @@ _ABOUT = {
 }
 
 
-def run(name: str, data: Path) -> Mapping[str, Any]:
-    """Run a command and give what it found."""
+def run(name: str, data: Path, kept_cells: Path | None = None) -> Mapping[str, Any]:
+    """Run a command and give what it found; `reproduce` goes on with the cells that a folder has."""
     with TemporaryDirectory() as folder:
         if name != "reproduce":
             file = Path(folder) / "found.json"
@@ -128,13 +132,31 @@ def run(name: str, data: Path) -> Mapping[str, Any]:
             subprocess.run([FHEVAL, name, "--quiet", "--json", file], check=name != "bench")
             found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
             return found
-        subprocess.run([FHEVAL, name, "all", "--quiet", "--data", data, "--out", folder], check=True)
-        return collected(Path(folder))
+        out = kept_cells or Path(folder)
+        subprocess.run([FHEVAL, name, "all", "--quiet", "--data", data, "--out", out], check=True)
+        return collected(out, data)
 
 
-def collected(folder: Path) -> dict[str, Any]:
-    """The rows of every experiment that `fheval reproduce` wrote into a folder."""
-    return {path.stem: json.loads(path.read_text(encoding="utf-8"))["rows"] for path in sorted(folder.glob("*.json"))}
+def collected(folder: Path, data: Path) -> dict[str, Any]:
+    """What `fheval reproduce all` wrote into a folder: its verdict, and the rows of every experiment."""
+    from fheval_lab.reproduce.page import verdict
+    from fheval_lab.reproduce.rows import Row
+    from fheval_lab.reproduce.run import EXPERIMENTS, Reproduction
+
+    written = {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in EXPERIMENTS}
+    outcomes = [Reproduction(name, tuple(Row(**row) for row in each["rows"]), (), ()) for name, each in written.items()]
+    return {
+        "verdict": verdict(outcomes),
+        "left_out": [
+            (skip["what"], skip["why"].replace(str(data), "the folder of the data"))
+            for each in written.values()
+            for skip in each["skipped"]
+        ],
+        "experiments": {
+            name: [{field: value for field, value in row.items() if value is not None} for row in each["rows"]]
+            for name, each in written.items()
+        },
+    }
 
 
 def keep(name: str, found: Mapping[str, Any]) -> None:
@@ -160,7 +182,8 @@ def _machine() -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("data"), help="the paper's published data, for reproduce")
+    parser.add_argument("--out", type=Path, help="a folder of `fheval reproduce` to go on with; else all is run anew")
     parser.add_argument("commands", nargs="*", default=list(_TOLD))
     options = parser.parse_args()
     for command in options.commands:
-        keep(command, run(command, options.data))
+        keep(command, run(command, options.data, options.out))
