@@ -1,7 +1,7 @@
 """A round as Markdown for a paper and a model card: items of TRIPOD+AI that an evaluation answers, and a section.
 
-The items are numbered as in the TRIPOD+AI statement (2024). What only the authors know is listed as such, so that
-nobody takes this file for a filled-in checklist.
+The items are numbered as in the TRIPOD+AI statement (Collins and others, BMJ 2024;385:e078378). What only the authors
+know is listed as such, so that nobody takes this file for a filled-in checklist.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from fheval.report.wording import metric_in_words, words_of
 from fheval.version import __version__
 
 _LEFT_TO_AUTHORS = (
-    "1 to 3 title, abstract and background; 5 and 6 sources of data and participants; 8 and 9 outcome and predictors; "
-    "11 missing data; 17 ethical approval; 18a, 18b funding and conflicts of interest; 19 involvement of patients and "
-    "the public; 20 characteristics of participants; 25 to 27 interpretation, limitations and usability"
+    "1 to 3 title, abstract and background; 5 and 6 sources of data and participants; 7 preparation of the data; "
+    "8 and 9 outcome and predictors; 11 missing data; 12a to 12c, 12f and 12g how the model was made, updated and "
+    "applied; 13 class imbalance; 15 the model's output; 16 how development and evaluation differ; 17 ethical "
+    "approval; 18a, 18b, 18d funding, conflicts of interest and registration; 19 involvement of patients and the "
+    "public; 20 and 21 participants and numbers of events; 22 and 24 the model's specification and updating; 25 "
+    "to 27 interpretation, limitations and usability"
 )
 
 
