@@ -6,11 +6,13 @@ import difflib
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,9 +26,13 @@ from flwr.serverapp.strategy import FedAvg
 from sklearn.metrics import roc_auc_score
 
 import fheval.flower
+from direct.vaults import Vaults
 from fheval import ConfigError, InputError
 from fheval.consortium import load_kit
 from fheval.engines import load_engine
+from fheval.flower.deposits import write_scores
+from fheval.flower.environment import flower_environment, flower_program
+from fheval.flower.processes import Child, free_port
 from fheval.flower.records import ACTION, pack
 from fheval.flower.training import SCORES_FOLDER
 from fheval.party.accepted import AcceptedStudies
@@ -235,34 +241,112 @@ def test_flwr_run_starts_the_quickstart() -> None:
     assert shown.count("private-auc") >= 3, shown
 
 
-def run_app(app: Path, home: Path, *, parties: int, settings: Sequence[str] = ()) -> str:
-    """Start an app with `flwr run` on a SuperLink of our own, and return what it printed."""
-    from fheval.flower.environment import flower_environment, flower_program
-    from fheval.flower.processes import Child, free_port
+def run_app(app: Path, home: Path, *, parties: int) -> str:
+    """Start an app with `flwr run` in simulation, on a SuperLink of our own, and return what it printed."""
+    resources = f"num-supernodes={parties} client-resources-num-cpus=1 init-args-num-cpus=2"
+    with superlink(home, "--simulation") as (_, environment):
+        return run_to_its_end(app, environment, "--federation-config", resources)
 
+
+@contextmanager
+def superlink(home: Path, *options: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """A SuperLink on loopback for the time of a `with`: its port, and the environment in which `flwr` finds it."""
     port = free_port()
     (home / "flwr").mkdir()
     environment = {**flower_environment(home / "flwr"), "TMPDIR": str(home)}
     (home / "flwr" / "config.toml").write_text(
         f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{port}"\ninsecure = true\n'
     )
-    command = [flower_program("flower-superlink"), "--simulation", "--insecure", "--host", "127.0.0.1"]
-    child = Child([*command, "--port", str(port), "--disable-runtime-dependency-installation"], environment)
-    resources = f"num-supernodes={parties} client-resources-num-cpus=1 init-args-num-cpus=2"
-    start = [flower_program("flwr"), "run", str(app), "here", "--format", "json", "--federation-config", resources]
+    command = [flower_program("flower-superlink"), "--insecure", "--host", "127.0.0.1", "--port", str(port)]
+    child = Child([*command, "--disable-runtime-dependency-installation", *options], environment)
     try:
-        deadline = time.monotonic() + 120
-        while True:
-            done = subprocess.run([*start, *settings], env=environment, capture_output=True, text=True, timeout=120)
-            if done.stdout.strip().startswith("{") and json.loads(done.stdout).get("success"):
-                break
-            assert time.monotonic() < deadline, done.stdout + done.stderr
-            time.sleep(1)
-        run = str(json.loads(done.stdout)["run-id"])
-        log = [flower_program("flwr"), "log", run, "here", "--stream"]
-        return subprocess.run(log, env=environment, capture_output=True, text=True, timeout=500).stdout
+        yield port, environment
     finally:
         child.stop()
+
+
+def run_to_its_end(app: Path, environment: dict[str, str], *options: str) -> str:
+    """What an app printed that was started with `flwr run`, as soon as the SuperLink answers."""
+    start = [flower_program("flwr"), "run", str(app), "here", "--format", "json", *options]
+    deadline = time.monotonic() + 120
+    while True:
+        done = subprocess.run(start, env=environment, capture_output=True, text=True, timeout=120)
+        if done.stdout.strip().startswith("{") and json.loads(done.stdout).get("success"):
+            break
+        assert time.monotonic() < deadline, done.stdout + done.stderr
+        time.sleep(1)
+    run = str(json.loads(done.stdout)["run-id"])
+    log = [flower_program("flwr"), "log", run, "here", "--stream"]
+    return subprocess.run(log, env=environment, capture_output=True, text=True, timeout=500).stdout
+
+
+STUDY = "sepsis-2026"
+MEMBERS = ("alder", "birch", "cedar")
+
+
+def deployed(folder: Path, kit: Path) -> Path:
+    """The quickstart, changed as the README says for a deployment: a study's name in place of the trial."""
+    app = folder / "app"
+    shutil.copytree(EXAMPLES / "flower-quickstart", app)
+    for name, changes in {
+        "task.py": {'TRIAL = fheval.flower.trial(metrics="auc")': f'TRIAL = "{STUDY}"'},
+        "client_app.py": {"attach(app, TRIAL)": "attach(app)"},
+        # A vault looks for new data every fifteen seconds.
+        "server_app.py": {"(FedAvg(), TRIAL)": f'(FedAvg(), TRIAL, "{kit}", wait=30)'},
+    }.items():
+        text = (app / "quickstart" / name).read_text()
+        for old, new in changes.items():
+            assert old in text
+            text = text.replace(old, new)
+        (app / "quickstart" / name).write_text(text)
+    pyproject = app / "pyproject.toml"
+    pyproject.write_text(pyproject.read_text().replace("num-server-rounds = 3", "num-server-rounds = 1"))
+    return app
+
+
+@pytest.mark.slow
+def test_the_quickstart_in_a_deployment() -> None:
+    """SuperLink, SuperNodes and vaults as processes: what the app deposits is what members and server learn."""
+    with tempfile.TemporaryDirectory(prefix="q-", dir="/tmp") as place:
+        home = Path(place)
+        vaults = Vaults(home, MEMBERS)
+        vaults.found()
+        vaults.sign(STUDY, 'protocol = "padded"\nlearns = "members and aggregator"\nrounds = 3\n')
+        nodes = []
+        try:
+            for name in MEMBERS:
+                (home / f"scores-{name}").mkdir()
+                # An operator accepts what is there: the scores of some earlier model.
+                write_scores(home / f"scores-{name}" / f"{STUDY}.npy", [0, 1] * 20, np.linspace(0, 1, 40))
+                vaults.accept(name, STUDY, data=home / f"scores-{name}" / f"{STUDY}.npy")
+            vaults.start()
+            with superlink(home) as (port, environment):
+                for number, name in enumerate(MEMBERS):
+                    config = f'partition-id={number} vault="{vaults.kit(name)}/vault/vault.sock"'
+                    nodes.append(
+                        Child(
+                            [
+                                *(flower_program("flower-supernode"), "--insecure"),
+                                *("--superlink", f"127.0.0.1:{port}", "--host", "127.0.0.1"),
+                                *("--port", str(free_port())),
+                                *("--node-config", f'{config} scores="{home}/scores-{name}"'),
+                            ],
+                            {**environment, "FLWR_HOME": str(home / f"node-{name}")},
+                        )
+                    )
+                shown = run_to_its_end(deployed(home, vaults.kit("hub")), environment)
+            deposited = np.concatenate([np.load(home / f"scores-{name}" / f"{STUDY}.npy") for name in MEMBERS])
+            truth = roc_auc_score(deposited[:, 0], deposited[:, 1])
+            assert len(deposited) == len(MEMBERS) * 400
+            for name in MEMBERS:
+                told = vaults.rounds(name)[-1]
+                assert told["state"] == "released", shown
+                assert told["auc"] == pytest.approx(truth, abs=told["binning"] + 1e-4)
+            assert "private-auc" in shown
+        finally:
+            for node in nodes:
+                node.stop()
+            vaults.stop()
 
 
 def test_a_deployment_asks_for_a_signed_study_by_its_name(tmp_path: Path) -> None:
