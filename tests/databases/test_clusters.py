@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,6 +67,40 @@ def test_a_bad_value_in_any_batch_is_refused() -> None:
         count_spark(SparkLike([bad]), GRID, label="y", score="s")
     with pytest.raises(InputError, match="there are no rows"):
         count_spark(SparkLike([bad.slice(0, 0)]), GRID, label="y", score="s")
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    """Spark on two threads of this machine; the extra does not bring it, whoever has it runs the test."""
+    sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed")
+    if shutil.which("java") is None:
+        pytest.skip("there is no Java")
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.log.level": "OFF",
+    }
+    builder = sql.SparkSession.builder.master("local[2]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    with pytest.MonkeyPatch.context() as patched:
+        # Workers are processes, and need fheval as much as this one.
+        patched.setenv("PYSPARK_PYTHON", sys.executable)
+        session = builder.getOrCreate()
+        yield session
+        session.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_real_spark_counts_what_we_count(spark: Any, tmp_path: Path) -> None:
+    labels, scores = rows(200_000)
+    pl.DataFrame({"y": labels, "s": scores}).write_parquet(tmp_path / "rows.parquet")
+    frame = spark.read.parquet(str(tmp_path / "rows.parquet")).repartition(4)
+    assert count_spark(frame, GRID, label="y", score="s") == Counts.from_scores(labels, scores, GRID)
+    with pytest.raises(InputError, match="neither 0 nor 1"):
+        count_spark(spark.createDataFrame([(2, 0.5)], ["y", "s"]), GRID, label="y", score="s")
 
 
 @pytest.fixture(scope="module")

@@ -271,6 +271,19 @@ def test_databases_that_are_not_there_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "none.db").exists()
 
 
+def test_files_in_a_query_are_looked_for_beside_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service starts elsewhere than the operator wrote the query, and another file of that name may lie there."""
+    labels, scores = np.array([0, 1, 1]), np.array([0.1, 0.4, 0.9])
+    (tmp_path / "lake").mkdir()
+    rows = written(tmp_path / "lake", labels, scores)
+    path = query_file(tmp_path, "duckdb:", f"SELECT * FROM read_parquet('lake/*{rows.suffix}')")
+    other = tmp_path / "elsewhere"
+    (other / "lake").mkdir(parents=True)
+    written(other / "lake", 1 - labels, scores)
+    monkeypatch.chdir(other)
+    assert table(path).count(Grid.even(11)) == Counts.from_scores(labels, scores, Grid.even(11))
+
+
 def test_one_file_counted_two_ways(tmp_path: Path) -> None:
     labels, scores = np.arange(500) % 2, np.random.default_rng(2).random(500)
     query, file = over_parquet(tmp_path, labels, scores), tmp_path / "rows.parquet"

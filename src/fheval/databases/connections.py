@@ -21,8 +21,9 @@ BATCH_ROWS = 1 << 17
 
 _CONNECT_SECONDS = 15
 
-# Every transaction only reads; and a query over millions of rows gains nothing from being compiled first.
-_SETTINGS = "-c default_transaction_read_only=on -c jit=off"
+# Every transaction only reads; a query over millions of rows gains nothing from being compiled first, and much from
+# workers, of which the server has as many as its owner allows (max_parallel_workers).
+_SETTINGS = "-c default_transaction_read_only=on -c jit=off -c max_parallel_workers_per_gather=8"
 
 # The drivers put the status, their own name and the whole query around what the server said.
 _SERVER_SAID = re.compile(r"(?:FATAL|ERROR):\s*([^\n]+)")
@@ -33,10 +34,14 @@ _LOST = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a database is: a PostgreSQL address, or the path of a file; empty for a DuckDB without one."""
+    """Where a database is: a PostgreSQL address, or the path of a file; empty for a DuckDB without one.
+
+    Files that a query of DuckDB names are looked for in `folder` first.
+    """
 
     kind: Literal["postgresql", "sqlite", "duckdb"] | str
     place: str
+    folder: str = ""
 
 
 class Session:
@@ -58,7 +63,7 @@ def connected(who: str, address: Address, password: Secret[str] | None) -> Itera
     else:
         errors += (_library("adbc_driver_manager").Error,)
     try:
-        with _OPENERS[address.kind](who, address.place, password) as session:
+        with _OPENERS[address.kind](who, address, password) as session:
             yield session
     except errors as error:
         raise _in_words(who, error, password) from None
@@ -74,9 +79,9 @@ def _library(name: str) -> Any:
 
 
 @contextmanager
-def _postgresql(who: str, place: str, password: Secret[str] | None) -> Iterator[Session]:
-    joint = "&" if urlsplit(place).query else "?"
-    uri = f"{place}{joint}options={quote(_SETTINGS)}&connect_timeout={_CONNECT_SECONDS}&application_name=fheval"
+def _postgresql(who: str, address: Address, password: Secret[str] | None) -> Iterator[Session]:
+    joint = "&" if urlsplit(address.place).query else "?"
+    uri = f"{address.place}{joint}options={quote(_SETTINGS)}&connect_timeout={_CONNECT_SECONDS}&application_name=fheval"
     if password is not None:
         uri += f"&password={quote(password.reveal(), safe='')}"
     with _library("adbc_driver_postgresql.dbapi").connect(uri, autocommit=True) as connection:
@@ -84,11 +89,15 @@ def _postgresql(who: str, place: str, password: Secret[str] | None) -> Iterator[
 
 
 @contextmanager
-def _sqlite(who: str, place: str, _: Secret[str] | None) -> Iterator[Session]:
-    if not Path(place).is_file():
-        raise InputError(f"{who}: there is no database {place}. Check the path.")
-    with _library("adbc_driver_sqlite.dbapi").connect(f"file:{quote(place)}?mode=ro") as connection:
+def _sqlite(who: str, address: Address, _: Secret[str] | None) -> Iterator[Session]:
+    _require_file(who, address)
+    with _library("adbc_driver_sqlite.dbapi").connect(f"file:{quote(address.place)}?mode=ro") as connection:
         yield _adbc_session(who, connection)
+
+
+def _require_file(who: str, address: Address) -> None:
+    if not Path(address.place).is_file():
+        raise InputError(f"{who}: there is no database {address.place}. Check the path.")
 
 
 def _adbc_session(who: str, connection: Any) -> Session:
@@ -106,12 +115,13 @@ def _adbc_session(who: str, connection: Any) -> Session:
 
 
 @contextmanager
-def _duckdb(who: str, place: str, _: Secret[str] | None) -> Iterator[Session]:
-    if place and not Path(place).is_file():
-        raise InputError(f"{who}: there is no database {place}. Check the path.")
+def _duckdb(who: str, address: Address, _: Secret[str] | None) -> Iterator[Session]:
+    if address.place:
+        _require_file(who, address)
     # Extensions are what the owner installed; nothing is fetched from anywhere because a query names it.
-    settings = {"autoinstall_known_extensions": "false", "memory_limit": "384MB"}
-    connection = _library("duckdb").connect(place or ":memory:", read_only=bool(place), config=settings)
+    settings = {"autoinstall_known_extensions": "false", "memory_limit": "384MB", "file_search_path": address.folder}
+    place = address.place or ":memory:"
+    connection = _library("duckdb").connect(place, read_only=bool(address.place), config=settings)
     # The statistics of a Parquet file leave NaN out, and DuckDB believes them: it would count NaN as a small score.
     connection.execute("SET disabled_optimizers = 'statistics_propagation'")
 

@@ -109,4 +109,5 @@ def _address(file: Path, database: str) -> Address:
         return Address("postgresql", database)
     place = database.split(":", 1)[1]
     place = place[2:] if place.startswith("//") else place
-    return Address(parts.scheme, str(file.absolute().parent / place) if place else "")
+    folder = file.absolute().parent
+    return Address(parts.scheme, str(folder / place) if place else "", str(folder))
