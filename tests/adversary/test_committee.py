@@ -9,17 +9,19 @@ import msgspec
 import numpy as np
 import pytest
 
+from engine_roles import engine_named
 from fheval.engines.parameters import plain_moduli
-from fheval.errors import RemoteProtocolError
+from fheval.errors import ConfigError, EngineError, RemoteProtocolError
 from fheval.protocols import PROTOCOLS, committee_member, padding, pairwise
 from fheval.protocols.base import Seat, Stage
-from fheval.protocols.committee_messages import CommitteeCounts, Crossing, MixNotice, Offer
+from fheval.protocols.committee_messages import CommitteeCounts, Crossing, Mixed, MixNotice, Offer
 from fheval.protocols.committee_numbers import OwnNumbers
 from fheval.protocols.padding import UploadSum, leader_pad_sums, pack
 from fheval.protocols.play import Members
 from fheval.secrets import SystemRandomness
 from fheval.wire import decode, encode
 from fheval_lab.attacks import coalitions
+from fheval_lab.attacks.active_members import DeviatingMember, deviate
 from fheval_lab.attacks.chance import IMPLAUSIBLE
 from fheval_lab.attacks.committee_adversary import TwoRosters, WrongSum
 from fheval_lab.attacks.consortium import Consortium
@@ -43,6 +45,27 @@ def test_wrong_sums_and_two_rosters_are_refused(kind: type[Any]) -> None:
     attacked = CONSORTIUM.attacked(CLEAR, SystemRandomness())
     with pytest.raises(RemoteProtocolError):
         attacked.answer_of(kind)
+
+
+@pytest.mark.parametrize(
+    "name", ["clear", *(pytest.param(name, marks=pytest.mark.slow) for name in ("seal", "openfhe"))]
+)
+def test_malformed_keys_and_offers_end_the_round_before_anything_is_given(name: str) -> None:
+    try:
+        engine = engine_named(name)
+    except (ConfigError, EngineError):
+        pytest.skip(f"{name} is not installed here")
+    found = list(deviate(CONSORTIUM, engine))
+    assert len(found) == (13 if name == "clear" else 20)
+    assert all(each.holds for each in found), [each for each in found if not each.holds]
+
+
+def test_a_member_that_does_not_deviate_is_not_caught() -> None:
+    rng = SystemRandomness()
+    round_ = CONSORTIUM.round(CLEAR, rng)
+    members = DeviatingMember(PROTOCOLS["committee"], CLEAR, round_, CONSORTIUM.contributions(), rng)
+    found = members.outcome_of("nothing", adversary(PROTOCOLS["committee"], Strategy), Stage.PADS)
+    assert (found.caught, found.given, found.holds) == (False, True, False)
 
 
 # Each guard: without it, one of these succeeds
@@ -133,12 +156,76 @@ def test_without_rho_the_sum_of_all_counts_shows(monkeypatch: pytest.MonkeyPatch
     assert any("sum" in name for name in broken())
 
 
+def told_of_num_and_den(members: Members, protocol: coalitions.SmallCommittee) -> tuple[Any, Any]:
+    """What all members tell of num and den at `mix`, added up, and what num and den are, modulo 101."""
+    layout, round_ = protocol.lay_out(members.round), members.round
+    told = [decode(members.said[each][Stage.MIX], Mixed, sender="") for each in protocol.keepers(round_)]
+    shares = [committee_member.read_residues(each.values, 4 * layout.plan.forms, 101, "") for each in told]
+    summed = np.add.reduce([each[: 2 * layout.plan.forms] for each in shares]) % np.uint64(101)
+    total = np.add.reduce([each.table.reshape(-1) for each in members.contributions.values()]) % 101
+    table = total.astype(np.uint64)
+    factors = layout.left(table, 101, one=1), layout.right(table, 101, one=1)
+    return summed, layout.plan.products_of(*factors, 101).reshape(-1)
+
+
 def test_without_masks_of_the_shares_num_and_den_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The share that a member tells is then its share of num and den, which the returns of the others complete."""
+    """What members tell at `mix` adds up to num and den less Σ u_i: without u, everybody who relays it reads them."""
+    protocol = coalitions.SmallCommittee(101)
+    told, right = told_of_num_and_den(coalitions.played_members(protocol, rounded=False, count=3), protocol)
+    assert np.mean(told == right) < 0.5
     monkeypatch.setattr(OwnNumbers, "masks", zeros(OwnNumbers.masks))
+    told, right = told_of_num_and_den(coalitions.played_members(protocol, rounded=False, count=3), protocol)
+    assert np.array_equal(told, right)
+
+
+def returned_products(members: Members, protocol: coalitions.SmallCommittee) -> tuple[Any, Any]:
+    """What the second member decrypts of the first's pads: sums over groups, and the products ⟨ρ, −R⟩ themselves."""
+    layout, round_ = protocol.lay_out(members.round), members.round
+    me, other, *_ = protocol.keepers(round_)
+    crossing = decode(members.said[me][Stage.PADS], Crossing, sender="")
+    holder = CLEAR.key_holder(layout.parameters[0], members.made[other].keys[0])
+    got, _, _ = layout.plan.split(layout.plan.sums(np.asarray(holder.decrypt(crossing.returns[1][0][0])), 101))
+    left, right = factors_of(members, protocol)
+    return got, layout.plan.products_of(left, (np.uint64(101) - right) % np.uint64(101), 101)
+
+
+def test_without_offsets_a_member_reads_products_with_anothers_pads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its own ρ, which it knows or chose, each is an equation about the other's pads."""
+    protocol = coalitions.SmallCommittee(101)
+    got, products = returned_products(coalitions.played_members(protocol, rounded=False, count=3), protocol)
+    assert np.mean(got == products) < 0.5
     monkeypatch.setattr(OwnNumbers, "offsets", zeros(OwnNumbers.offsets))
-    monkeypatch.setattr(OwnNumbers, "rho", zeros(OwnNumbers.rho))
-    assert any("shares" in name for name in broken())
+    got, products = returned_products(coalitions.played_members(protocol, rounded=False, count=3), protocol)
+    assert np.array_equal(got, products)
+
+
+def opened_by(attacked: Any) -> set[str]:
+    """Who gave its share."""
+    return {name for name, said in attacked.said.items() if Stage.OPEN in said}
+
+
+def test_without_comparing_digests_members_open_what_each_was_shown_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One is shown all uploads, and the others all but one: both are signed, and only comparing tells."""
+    attacked = CONSORTIUM.attacked(CLEAR, SystemRandomness())
+    with pytest.raises(RemoteProtocolError):
+        attacked.answer_of(TwoRosters)
+    assert opened_by(attacked) == set()
+    monkeypatch.setattr(committee_member, "compare_digest", lambda *_: True)
+    attacked = CONSORTIUM.attacked(CLEAR, SystemRandomness())
+    attacked.answer_of(TwoRosters)
+    assert opened_by(attacked) == set(PROTOCOLS["committee"].keepers(attacked.round))
+
+
+def factors_of(members: Members, protocol: coalitions.SmallCommittee) -> tuple[Any, Any]:
+    """The second member's ρ as left factors, and the first member's pads as right ones."""
+    layout, round_ = protocol.lay_out(members.round), members.round
+    me, other, *_ = protocol.keepers(round_)
+    nonce = decode(members.said[other][Stage.OFFER], Offer, sender="").nonce
+    rho = OwnNumbers(layout, round_, members.secrets_of(other), 1, nonce).rho(0)
+    uploads = [decode(members.said[party][Stage.SUBMIT], CommitteeCounts, sender="") for party in round_.parties]
+    nonces = b"".join(each.nonce for each in uploads)
+    (pads,) = leader_pad_sums(round_, members.made[me], round_.parties, nonces, [101], layout.batch.size)
+    return layout.left(rho, 101, one=0), layout.right(pads, 101, one=0)
 
 
 def pads_from_returns(members: Members, protocol: coalitions.SmallCommittee) -> float:
@@ -148,13 +235,7 @@ def pads_from_returns(members: Members, protocol: coalitions.SmallCommittee) -> 
     crossing = decode(members.said[me][Stage.PADS], Crossing, sender="")
     holder = CLEAR.key_holder(layout.parameters[0], members.made[other].keys[0])
     slots = np.asarray(holder.decrypt(crossing.returns[1][0][0])[: layout.plan.products], dtype=np.uint64)
-    nonce = decode(members.said[other][Stage.OFFER], Offer, sender="").nonce
-    rho = OwnNumbers(layout, round_, members.secrets_of(other), 1, nonce).rho(0)
-    left = layout.left(rho, 101, one=0)
-    uploads = [decode(members.said[party][Stage.SUBMIT], CommitteeCounts, sender="") for party in round_.parties]
-    nonces = b"".join(each.nonce for each in uploads)
-    (pads,) = leader_pad_sums(round_, members.made[me], round_.parties, nonces, [101], layout.batch.size)
-    right = layout.right(pads, 101, one=0)
+    left, right = factors_of(members, protocol)
     expected = (np.uint64(101) - left * right % np.uint64(101)) % np.uint64(101)
     return float(np.mean(slots[left > 0] == expected[left > 0]))
 

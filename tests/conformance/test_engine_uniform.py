@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
 import pytest
 
 from engine_roles import Roles, engine_named
-from fheval.engines import Engine, Keys, container, uniform
+from fheval.engines import Engine, Keys, Parameters, container, uniform
 from fheval.engines.container import PublicKeys
 from fheval.engines.parameters import bfv_linear, plain_moduli
 from fheval.errors import ConfigError, EngineError
@@ -142,3 +142,36 @@ def test_a_transparent_ciphertext_is_refused(engine: Engine, limbs: int) -> None
         roles.evaluator.load(data)
     with pytest.raises(EngineError, match=r"transparent|not of the form"):
         roles.holder.decrypt(data)
+
+
+def test_without_both_guards_a_key_hides_nothing(engine: Engine, keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zero, and a constant for the uniform part: what anybody encrypts under such a key can be read with any other."""
+    zero = forged(engine, keys, np.zeros_like(body_of(engine, keys)).tobytes())
+    stranger = engine.generate_keys(PARAMETERS, DATA)
+    with pytest.raises(EngineError, match="degenerate"):
+        engine.evaluator(PARAMETERS, zero, DATA)
+
+    def read_by_a_stranger() -> list[int]:
+        evaluator = engine.evaluator(PARAMETERS, zero, DATA)
+        _, limbs, payload = container.unpack(
+            container.CIPHERTEXT,
+            engine.name,
+            PARAMETERS,
+            None,
+            evaluator.dump(evaluator.encrypt(VALUES, dropped=1)),
+        )
+        their_id, *_ = container.unpack(container.PUBLIC_KEYS, engine.name, PARAMETERS, None, stranger.public)
+        data = container.pack(container.CIPHERTEXT, engine.name, PARAMETERS, their_id, limbs, bytes(payload))
+        return list(map(int, engine.key_holder(PARAMETERS, stranger.secret).decrypt(data)[: len(VALUES)]))
+
+    monkeypatch.setattr(uniform, "require_unlike", lambda _: None)
+    assert read_by_a_stranger() != VALUES.tolist()
+    place = "fheval.engines.seal" if engine.name == "seal" else "fheval.engines.openfhe.setting"
+
+    def constant(_: bytes, chosen: Parameters, primes: Sequence[int]) -> np.ndarray:
+        """Small beside the modulus; SEAL divides by a prime of 60 bits, and must not be left with nothing."""
+        value = 1 << (61 if engine.name == "seal" else 40)
+        return np.array([[value % prime] for prime in primes], dtype=np.uint64).repeat(chosen.ring, axis=1)
+
+    monkeypatch.setattr(f"{place}.uniform_part", constant)
+    assert read_by_a_stranger() == VALUES.tolist()

@@ -233,7 +233,7 @@ class _Evaluator(_Codec, Evaluator):
             limbs = self.parameters.limbs - dropped if like is None else like.limbs
             with _refusals("to encrypt"):
                 self._encryptor.encrypt_zero(self._setting.level(limbs), handle)
-            self._seal.add_plain_inplace(handle, self._setting.encode(values))
+                self._seal.add_plain_inplace(handle, self._setting.encode(values))
         elif like is None:
             self._encryptor.encrypt(self._setting.encode(values), handle)
         else:

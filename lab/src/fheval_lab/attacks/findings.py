@@ -11,6 +11,7 @@ from fheval.engines import Engine
 from fheval.protocols import PROTOCOLS
 from fheval.version import __version__
 from fheval_lab.attacks import (
+    active_members,
     coalitions,
     collusion,
     counts_from_ratios,
@@ -97,9 +98,12 @@ def experiments(consortium: Consortium, engine: Engine) -> list[Experiment]:
     family = adversary_of(PROTOCOLS[consortium.protocol])
     if family is CommitteeAdversary:
         return [
-            Experiment("privacy", partial(coalitions.compare_coalitions, prime, rounded))
-            for prime in coalitions.PRIMES
-            for rounded in (False, True)
+            Experiment("deviations", lambda: list(active_members.deviate(consortium, engine))),
+            *(
+                Experiment("privacy", partial(coalitions.compare_coalitions, prime, rounded))
+                for prime in coalitions.PRIMES
+                for rounded in (False, True)
+            ),
         ]
     chosen = [Experiment("privacy", lambda: views.compare_slots(consortium, engine))]
     if family in (PaddedAdversary, VerifiedAdversary):

@@ -18,6 +18,7 @@ _TITLES = {
     "nudge": "Nudges: how often five decimals accept an AUC moved by at least so much",
     "small_field": "The algebra in small fields: how often so many runs accept a forged ratio",
     "several_fields": "One run over each of several small fields: how often they agree on a wrong fraction",
+    "deviations": "Malformed keys and offers of a member, and an aggregator that shows members different things",
     "privacy": "Attacks on privacy",
     "counts": "The counts behind released numbers: how often they are found, and what `fheval study check` says before",
 }
