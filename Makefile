@@ -60,7 +60,7 @@ bench: setup ## the ratios that the documentation states, measured in one run
 	@if [ -x .venv-openfhe/bin/fheval ]; then .venv-openfhe/bin/fheval bench --engine openfhe; fi
 
 e2e: setup-main ## a consortium of real processes on loopback
-	$(PYTHON) -m pytest --durations=5 tests/direct/test_loopback.py tests/direct/test_committee.py tests/direct/test_hostile.py tests/direct/test_hostile_state.py tests/flower/test_loopback.py
+	$(PYTHON) -m pytest --durations=5 tests/direct/test_loopback.py tests/direct/test_committee.py tests/direct/test_hostile.py tests/direct/test_intruders.py tests/direct/test_hostile_state.py tests/flower/test_loopback.py
 
 hosts: setup-main ## docs/deploy.md's commands on hosts in network namespaces, with delay, loss, cuts and restarts
 	$(PYTHON) -m pytest --durations=5 tests/hosts

@@ -21,7 +21,17 @@ from direct.streams import NAMES, Consortium, make_consortium, now
 from fheval.aggregator.orders import owed_file
 from fheval.aggregator.owed import Owed
 from fheval.consortium.member_keys import MemberKeys
-from fheval.direct.frames import FRAME_LIMIT, METHOD, SERVICE, Answer, Arrival, ToHub
+from fheval.direct.frames import (
+    CHANNEL_OPTIONS,
+    FRAME_LIMIT,
+    METHOD,
+    SERVICE,
+    Answer,
+    Arrival,
+    ToHub,
+    ToRelay,
+    read_frame,
+)
 from fheval.direct.service import Service
 from fheval.errors import ConfigError, TransportError
 from fheval.party.messages import Reply
@@ -83,6 +93,18 @@ def test_a_vault_that_comes_late_is_asked_again(tmp_path: Path) -> None:
 
     assert asked(asyncio.run(play())) == ["alder"]
     assert any("No vault answers" in line for line in made.said["alder"])
+
+
+def test_answers_that_come_all_at_once_are_sent_one_by_one(made: Consortium) -> None:
+    """As from a vault that stood still for a while; gRPC breaks a stream on which two are sent at a time."""
+
+    async def play() -> list[bytes | None]:
+        async with made.hub() as (hub, port), made.relays(port, NAMES[:1]):
+            await hub.present(frozenset(NAMES[:1]), 10)
+            asking = (hub.streams["alder"].ask(bytes(size)) for size in range(1 << 20, (1 << 20) + 20))
+            return await asyncio.wait_for(asyncio.gather(*asking), 30)
+
+    assert [len(answer or b"") for answer in asyncio.run(play())] == [len(b"alder:") + (1 << 20) + n for n in range(20)]
 
 
 def test_who_does_not_answer_in_time_is_missing(made: Consortium) -> None:
@@ -247,6 +269,12 @@ def test_a_member_that_was_removed_meanwhile_is_dismissed(made: Consortium) -> N
 # Who is cut off
 
 
+def channel_of(made: Consortium, port: int) -> grpc.aio.Channel:
+    """A connection with alder's key, which takes as large messages as a relay's."""
+    chosen = credentials(made.files("alder"))
+    return grpc.aio.secure_channel(f"127.0.0.1:{port}", chosen, options=CHANNEL_OPTIONS)
+
+
 def cut_off(made: Consortium, misbehave: Any) -> dict[str, bytes]:
     async def play() -> dict[str, bytes]:
         async with made.hub() as (hub, port), made.relays(port, NAMES[1:]):
@@ -293,19 +321,45 @@ def test_nonsense_cuts_its_sender_off(made: Consortium, data: bytes) -> None:
     assert asked(cut_off(made, nonsense)) == sorted(NAMES[1:])
 
 
-def test_a_slow_reader_is_missing_and_no_more(made: Consortium) -> None:
-    """It arrives and then reads nothing: a request of 30 MB waits in vain."""
+def test_a_slow_reader_is_cut_off_and_may_come_again(made: Consortium, caplog: pytest.LogCaptureFixture) -> None:
+    """It arrives and then reads nothing: a request of 8 MiB waits in vain."""
 
-    async def play() -> dict[str, bytes]:
+    async def play() -> tuple[dict[str, bytes], dict[str, bytes]]:
         async with made.hub() as (hub, port), made.relays(port, NAMES[1:]):
             await hub.present(frozenset(NAMES[1:]), 10)
-            async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials(made.files("alder"))) as channel:
+            async with channel_of(made, port) as channel:
                 stream = channel.stream_stream(PATH)()
                 await stream.write(ARRIVAL)
                 await hub.present(frozenset(NAMES), 10)
-                return await hub.exchange(made.exchange(bytes(4 << 20)), 5.0)
+                without = await hub.exchange(made.exchange(bytes(8 << 20)), 5.0)
+                async with made.relays(port, NAMES[:1]):
+                    return without, await hub.exchange(made.exchange(bytes(8 << 20)), 20.0)
 
-    assert asked(asyncio.run(play())) == sorted(NAMES[1:])
+    without, later = asyncio.run(play())
+    assert (asked(without), asked(later)) == (sorted(NAMES[1:]), sorted(NAMES))
+    assert "alder does not read what it is sent" in caplog.text
+
+
+def test_a_question_that_nobody_waits_for_any_more_does_not_break_the_stream(made: Consortium) -> None:
+    """As `status` asks a member that is busy reading: what is on its way goes on, and the next one is answered."""
+
+    async def play() -> bytes | None:
+        async with made.hub() as (hub, port), channel_of(made, port) as channel:
+            stream = channel.stream_stream(PATH)()
+            await stream.write(ARRIVAL)
+            await hub.present(frozenset({"alder"}), 10)
+            there = hub.streams["alder"]
+            for _ in range(3):
+                with pytest.raises(asyncio.TimeoutError):
+                    await asyncio.wait_for(there.ask(bytes(8 << 20)), 0.3)
+            last = asyncio.create_task(there.ask(b"last"))
+            heard: Any = None
+            while getattr(heard, "body", None) != b"last":
+                heard = read_frame(await asyncio.wait_for(stream.read(), 10), ToRelay, "hub").content
+            await stream.write(encode(ToHub(content=Answer(number=heard.number, body=b"heard"))))
+            return await asyncio.wait_for(last, 10)
+
+    assert asyncio.run(play()) == b"heard"
 
 
 def test_who_comes_and_vanishes_leaves_nothing_behind(made: Consortium) -> None:

@@ -77,12 +77,28 @@ class Stream:
     _number: int = 0
 
     async def send(self, content: Request | Notice) -> None:
-        """Send one frame; a `TransportError` says that the stream has ended."""
+        """Send one frame; a `TransportError` says that the stream has ended.
+
+        Frames go one after the other. One that is on its way goes on when nobody waits for it any more: gRPC breaks a
+        stream on which sending was cut short.
+        """
+        await self._writing.acquire()
+        sending = asyncio.ensure_future(self.context.write(encode(ToRelay(content=content))))
+        sending.add_done_callback(self._sent)
         try:
-            async with self._writing:
-                await self.context.write(encode(ToRelay(content=content)))
+            await asyncio.shield(sending)
         except (grpc.RpcError, grpc.aio.BaseError) as error:
             raise TransportError("The member's stream has ended.") from error
+
+    def _sent(self, sending: asyncio.Future[None]) -> None:
+        self._writing.release()
+        if not sending.cancelled():
+            sending.exception()  # whoever still waits hears of it
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether something is on its way that the member does not read."""
+        return self._writing.locked()
 
     async def ask(self, body: bytes) -> bytes | None:
         """Send one request and wait for its answer; None where the stream ended, or the vault gave none."""
@@ -239,16 +255,24 @@ class Hub:
         replies: dict[str, bytes] = {}
 
         async def one(name: str, body: bytes) -> None:
-            with suppress(asyncio.TimeoutError):
-                reply = await asyncio.wait_for(
-                    self._answer_of(name, body), deadline - asyncio.get_running_loop().time()
-                )
-                replies[name] = reply
+            left = deadline - asyncio.get_running_loop().time()
+            try:
+                replies[name] = await asyncio.wait_for(self._answer_of(name, body), left)
+            except asyncio.TimeoutError:
+                self._cut_off_if_stuck(name)
+            else:
                 if on_answer is not None:
                     on_answer(len(replies), len(asked.requests))
 
         await asyncio.gather(*(one(name, body) for name, body in asked.requests.items()))
         return replies
+
+    def _cut_off_if_stuck(self, name: str) -> None:
+        """End the stream of a member that does not read what it is sent; it may come again."""
+        stream = self.streams.get(name)
+        if stream is not None and stream.is_stuck:
+            _log.warning("%s does not read what it is sent, and was cut off.", name)
+            stream.ended.set()
 
     async def _answer_of(self, name: str, body: bytes) -> bytes:
         """Ask until there is an answer: over the stream that is there, or the next one."""

@@ -112,6 +112,7 @@ class Relay:
         await stream.write(encode(ToHub(content=Arrival(fheval=__version__, clock=time.time()))))
         self.say(f"Connected to {self.hub}.")
         answering: set[asyncio.Task[None]] = set()
+        writing = asyncio.Lock()
         try:
             async for data in stream:
                 content = read_frame(data, ToRelay, "the hub").content
@@ -122,7 +123,7 @@ class Relay:
                     if content.then == "come again":
                         return f"{self.hub} ended the connection."
                 else:
-                    task = asyncio.create_task(self._answer(stream, vault, content))
+                    task = asyncio.create_task(self._answer(stream, vault, content, writing))
                     answering.add(task)
                     task.add_done_callback(answering.discard)
         finally:
@@ -131,8 +132,13 @@ class Relay:
         return f"The connection to {self.hub} ended."
 
     async def _answer(
-        self, stream: grpc.aio.StreamStreamCall[bytes, bytes], vault: ThreadPoolExecutor, request: Request
+        self,
+        stream: grpc.aio.StreamStreamCall[bytes, bytes],
+        vault: ThreadPoolExecutor,
+        request: Request,
+        writing: asyncio.Lock,
     ) -> None:
+        """Ask the vault, and send what it says; gRPC breaks a stream on which two send at a time."""
         loop = asyncio.get_running_loop()
         try:
             body = await loop.run_in_executor(vault, ask, self.vault, bytes(request.body))
@@ -143,7 +149,8 @@ class Relay:
             self.say("The vault could not be asked: no thread could be started.")
             body = None
         with suppress(grpc.RpcError, asyncio.InvalidStateError):
-            await stream.write(encode(ToHub(content=Answer(number=request.number, body=body))))
+            async with writing:
+                await stream.write(encode(ToHub(content=Answer(number=request.number, body=body))))
 
     def _why_not(self) -> str:
         """Why no connection came about, in words: gRPC itself says little."""
