@@ -124,6 +124,22 @@ def _stretch(name: str, number: int) -> Callable[[Labels, Values], float | None]
     return of
 
 
+def _over_expected(number: int) -> Callable[[Labels, Values], float | None]:
+    def of(y: Labels, s: Values) -> float | None:
+        observed, expected = (_stretch(name, number)(y, s) for name in ("observed", "expected"))
+        # What is below half a unit of the fixed point counts as nothing.
+        rounded = np.rint(s[np.searchsorted(np.arange(1, 10) / 10, s) == number - 1] * 2.0**20)
+        return None if observed is None or expected is None or not rounded.any() else observed / expected
+
+    return of
+
+
+def _calibration_error(y: Labels, s: Values) -> float | None:
+    """The root of the sum of squares whose sum is the expected calibration error."""
+    inside = np.searchsorted(np.arange(1, 10) / 10, s)
+    return sqrt(sum((y[inside == b].sum() - s[inside == b].sum()) ** 2 for b in range(10))) / len(y) if len(y) else None
+
+
 def _brier(y: Labels, s: Values) -> float | None:
     return float(metrics.brier_score_loss(y, s, pos_label=1)) if len(y) else None
 
@@ -213,6 +229,8 @@ OF_SCORES: dict[str, Callable[[Labels, Values], float | None]] = {
     "log-loss": _log_loss,
     "o/e": _observed_expected,
     "scaled-brier": _scaled_brier,
+    "calibration-error": _calibration_error,
+    **{f"o/e:{number}": _over_expected(number) for number in range(1, 11)},
     **{f"{name}:{number}": _stretch(name, number) for name in ("observed", "expected") for number in range(1, 11)},
 }
 OF_VALUES: dict[str, Callable[[Values, Values], float | None]] = {
@@ -243,6 +261,14 @@ def pooled(metric: str, y: NDArray[np.generic], s: Values) -> float | None:
 
 def resolution(metric: str, y: NDArray[np.generic], s: Values) -> float:
     """How far fixed-point counting may take a metric from its value on these rows."""
+    if metric == "calibration-error":
+        # Half a unit of each probability, in all stretches.
+        return 2.0**-20
+    if metric.startswith("o/e:"):
+        inside = s[np.searchsorted(np.arange(1, 10) / 10, s) == int(metric[4:]) - 1]
+        off = len(inside) * 2.0**-21
+        expected = float(inside.sum())
+        return float(len(inside)) * off / expected / max(expected - off, 2.0**-21) if expected else 0.0
     if metric.startswith("expected"):
         return 2.0**-20
     if metric == "scaled-brier":

@@ -96,7 +96,9 @@ def disclosed_by(study: Study, rows: int | None = None, *, rounds: int | None = 
     """
     rows = rows or study.least_rows or DEFAULT_ROWS
     rounds = rounds or study.rounds
-    numbers = study.number_of_slices() * (len(study.specs + study.binned) if study.release == "ratios" else 1)
+    numbers = study.number_of_slices()
+    if study.release == "ratios":
+        numbers = study.number_of_evaluations() + numbers * len(study.binned + study.recentred)
     if study.release == "noisy-curve":
         # What noise hides is not a matter of candidates: `fheval.forecast` tells.
         return Disclosure(
@@ -204,13 +206,17 @@ def _systems(study: Study, rows: int) -> list[_System]:
     names = [spec for spec in study.specs if spec.metric.threshold]
     thresholds = list(dict.fromkeys(spec.threshold for spec in names))
     # One block for each model and threshold: the metrics of one confusion matrix.
+    # The difference of two groups' rates is taken to say as much as either rate, though it says less.
     blocks = [
-        tuple(spec.name for spec in names if spec.threshold == threshold)
+        tuple(dict.fromkeys(spec.metric.gap_of or spec.name for spec in names if spec.threshold == threshold))
         for _, threshold in product(study.models, thresholds)
     ]
-    # An AUC, and its binning error.
-    of_pairs = len(study.models) * sum(spec.metric.histogram == "grid" for spec in study.specs + study.binned)
-    stretches = any(spec.name.startswith("observed:") for spec in study.specs)
+    # An AUC, its binning error, and what it is at the points of its resamples.
+    asked = study.specs + study.binned + study.recentred
+    of_pairs = len(study.models) * sum(spec.metric.histogram == "grid" for spec in asked)
+    # A stretch of ten is taken to hold a tenth of the rows, and a band that a study names a hundredth.
+    bands = [spec.name for spec in study.specs if ":" in spec.name and not spec.name.startswith("expected")]
+    parts = 100 if any("-" in name for name in bands) else 10
     found: list[_System] = []
     sizes = {rows} if study.group_column is None else {rows, study.minimum_group * study.minimum_cohort}
     for size, share in product(sizes, _SHARES):
@@ -222,9 +228,9 @@ def _systems(study: Study, rows: int) -> list[_System]:
         if any(spec.metric.name == "mean" for spec in study.specs):
             # The values may be zeros and ones, and their mean a count over the number of rows.
             found.append(_System(by=("mean",), rows=size, volume=size, eigenvalues=(1.0,)))
-        if stretches:
-            # The share of positives in a tenth of the rows, which is in no other number.
-            inside = size / 10
+        if bands:
+            # The share of positives in it, which is in no other number.
+            inside = size / parts
             found.append(_System(by=("observed",), rows=size, volume=inside / 2, steps=(1 / inside,)))
         for rates in _RATES:
             found += _threshold_systems(blocks, size, share, rates, steps, resampled=study.replicates > 0)
@@ -429,6 +435,8 @@ def _numbers(study: Study) -> Iterator[str]:
     elif study.interval is not None:
         of = "clusters" if study.by_cluster else "rows"
         yield f"Each has a {study.interval:.4g} interval, from {study.replicates} resamples of {of}."
+        if study.every_point > 1 and study.recentred:
+            yield f"Resamples are counted at one decision point in {study.every_point}, and moved to the value's place."
     if study.groups:
         yield f"The groups are {_listed(study.groups)}, however few rows they have."
     elif study.group_column:

@@ -2,19 +2,20 @@
 
 People write it in TOML (`Study.from_toml`); parties agree on its canonical bytes, whose hash every round names. All of
 them derive the same forms from it, in the same order: the evaluations as `evaluations` lists them, each followed by
-its resamples, and then their binning errors.
+its resamples, and then their binning errors. (Where resamples are counted at fewer points than the data, those of a
+metric follow all its values, and behind the binning errors stands what the data are at these points.)
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
 from hashlib import sha256
-from itertools import product
-from math import ceil
+from itertools import combinations, product
+from math import ceil, comb
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_type_hints
 
@@ -24,6 +25,7 @@ import numpy as np
 from fheval.counting import UNNAMED, Grid
 from fheval.counting.grid import DEFAULT_KIND, DEFAULT_POINTS, PLACED
 from fheval.errors import CapacityError, ConfigError, RemoteProtocolError
+from fheval.field import LinearMap
 from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE
 from fheval.metrics.registry import Columns, Histogram, Inputs, Spec, parse_spec
 from fheval.metrics.resampling import LARGEST_WEIGHT
@@ -40,7 +42,9 @@ from fheval.protocols.round import (
     DEFAULT_MINIMUM_COHORT,
     MOST_SAMPLES,
     Batch,
+    Form,
     OptionValue,
+    Reading,
     Round,
     RoundCall,
     new_round_id,
@@ -54,7 +58,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-# Two hundred resamples at 1,000 points would fill a hundred ciphertexts; binning at 100 adds little to an interval.
+# Two hundred resamples at 1,000 points would fill a hundred ciphertexts. At 100 they scatter alike, and are recentred.
 RESAMPLED_DECISION_POINTS = 100
 
 DEFAULT_REPLICATES = 200
@@ -85,6 +89,10 @@ LONGEST_STUDY = 1 << 17
 EXACT: Literal["exact"] = "exact"
 
 MEAN_OF = "mean:"
+
+# Two groups that are compared, as they are shown.
+PAIR = " - "
+MOST_IN_A_PAIR = 2
 
 Release = Literal["ratios", "curve", "noisy-curve"]
 
@@ -208,7 +216,7 @@ class Study(Message, frozen=True, kw_only=True):
             interval = DEFAULT_LEVEL
         resampled = interval is not None and not noisy
         fields: dict[str, Any] = {
-            "grid": _chosen_grid(decision_points, grid, scores, resampled=resampled),
+            "grid": _chosen_grid(decision_points, grid, scores),
             "interval": interval,
             "replicates": replicates if resampled else 0,
             "protocol": protocol,
@@ -296,6 +304,11 @@ class Study(Message, frozen=True, kw_only=True):
         return tuple(spec for spec in self.specs if several and spec.metric.binning is not None)
 
     @property
+    def pairs(self) -> tuple[Spec, ...]:
+        """Those that compare two groups."""
+        return tuple(spec for spec in self.specs if spec.metric.gap_of is not None)
+
+    @property
     def releases_counts(self) -> bool:
         """Whether counts are released, under noise or not, instead of ratios."""
         return self.release != "ratios"
@@ -327,18 +340,55 @@ class Study(Message, frozen=True, kw_only=True):
     def inputs(self, spec: Spec) -> Inputs:
         return spec.inputs(self.grid, self.target_range)
 
+    def coarse_inputs(self, spec: Spec) -> Inputs:
+        """The same for resamples, which are counted at fewer points."""
+        return replace(self.inputs(spec), every=self.every_point, coarse=self.replicates > 0)
+
+    @property
+    def every_point(self) -> int:
+        """At which points of the grid resamples are counted: all, or one in so many, which are about a hundred."""
+        return max(1, (len(self.grid) - 1) // (RESAMPLED_DECISION_POINTS - 1)) if self.replicates else 1
+
+    @property
+    def recentred(self) -> tuple[Spec, ...]:
+        """Those that are coarser in resamples than in the data.
+
+        They are read from the data at the resamples' points as well, and their resamples moved by the difference, so
+        that a value and its interval agree.
+        """
+
+        def differs(spec: Spec) -> bool:
+            counted = (spec.metric.statistics(each) for each in (self.inputs(spec), self.coarse_inputs(spec)))
+            return len(set(counted)) > 1 or (spec.metric.histogram == "grid" and self.every_point > 1)
+
+        return tuple(spec for spec in self.specs if self.replicates and differs(spec))
+
     def statistics(self) -> tuple[Statistic, ...]:
-        """All that is counted, each once. Metrics at a threshold and over the grid share one histogram."""
+        """All that is counted of the data, each once. Metrics at a threshold and over the grid share one histogram."""
         if self.release == "curve":
             calibrated = self.grid.scores != "any"
             return (Histogram(self.grid), *([Calibration(self.grid.scores == "logit")] if calibrated else []))
-        specs = self.specs
         if self.release == "noisy-curve":
             return (self.histogram,)
+        # The coarser histogram follows from the finer one; other coarse statistics are counted beside the fine ones.
+        others = [*self._others(self.inputs), *(self._others(self.coarse_inputs) if self.recentred else ())]
+        return (*self._histograms(1), *dict.fromkeys(others))
+
+    def resample_statistics(self) -> tuple[Statistic, ...]:
+        """All that is counted of each resample."""
+        if not self.recentred:
+            return self.statistics()
+        return (*self._histograms(self.every_point), *self._others(self.coarse_inputs))
+
+    def _histograms(self, every: int) -> tuple[Histogram, ...]:
+        """The histogram that metrics need, if any does, at one point of the grid in `every`."""
+        specs = self.specs
         grid = self.grid if any(spec.metric.histogram == "grid" for spec in specs) else None
         cuts = [self.inputs(spec).cut for spec in specs if spec.metric.histogram == "threshold"]
-        others = dict.fromkeys(each for spec in specs for each in spec.metric.statistics(self.inputs(spec)))
-        return (*([Histogram.at(grid, cuts)] if grid is not None or cuts else []), *others)
+        return (Histogram.at(grid, cuts, every if grid else 1),) if grid is not None or cuts else ()
+
+    def _others(self, inputs: Callable[[Spec], Inputs]) -> dict[Statistic, None]:
+        return dict.fromkeys(each for spec in self.specs for each in spec.metric.statistics(inputs(spec)))
 
     @property
     def histogram(self) -> Histogram:
@@ -354,9 +404,22 @@ class Study(Message, frozen=True, kw_only=True):
         """How many are counted, without listing them: names cost the sender little, and their products much."""
         return len(self.models) * (len(self.classes) or 1) * (1 + len(self.groups))
 
+    def slices_for(self, spec: Spec, groups: Sequence[str] = ()) -> list[Slice]:
+        """What a metric is evaluated on: the slices or, where it compares groups, every two of these."""
+        if spec.metric.gap_of is None:
+            return self.slices(groups)
+        labels: Sequence[str | None] = self.classes or (None,)
+        two = [PAIR.join(names) for names in combinations(groups, MOST_IN_A_PAIR)]
+        return [Slice(*each) for each in product(self.models, labels, two)]
+
+    def number_of_evaluations(self) -> int:
+        """How many numbers are asked for, without listing them."""
+        pairs = self.number_of_slices() // (1 + len(self.groups)) * comb(len(self.groups), MOST_IN_A_PAIR)
+        return len(self.pairs) * pairs + (len(self.specs) - len(self.pairs)) * self.number_of_slices()
+
     def evaluations(self, groups: Sequence[str] = ()) -> list[Evaluation]:
         """All metrics of all slices, in the order of the forms; the forms of binning errors follow."""
-        return [Evaluation(spec, where) for spec, where in product(self.specs, self.slices(groups))]
+        return [Evaluation(spec, where) for spec in self.specs for where in self.slices_for(spec, groups)]
 
     def batch(self) -> Batch:
         """The table that every party counts, and how all released numbers are read from it."""
@@ -364,19 +427,19 @@ class Study(Message, frozen=True, kw_only=True):
         summed = any(spec.metric.probabilities or spec.metric.targets for spec in self.specs)
         if samples > (MOST_SUMMED if summed else MOST_COUNTED):
             raise StudyError(f"{self.max_samples} samples are more than can be added up here. Lower max_samples.")
-        statistics = self.statistics()
-        columns = Columns(statistics)
+        if self.pairs and len(self.groups) < MOST_IN_A_PAIR:
+            raise StudyError(
+                f"{self.pairs[0]} compares two groups, and there are {len(self.groups)}. Name two or more."
+            )
+        statistics, coarse = self.statistics(), self.resample_statistics()
         batch = Batch(
-            width=sum(statistic.width for statistic in statistics),
-            bits=samples.bit_length() + max(statistic.bits for statistic in statistics),
+            width=sum(statistic.width for statistic in coarse),
+            bits=samples.bit_length() + max(statistic.bits for statistic in (*statistics, *coarse)),
+            first=sum(statistic.width for statistic in statistics) if self.recentred else 0,
             slices=self.number_of_slices(),
             lines=1 + self.replicates,
-            readings=(
-                *(spec.metric.reading(columns, self.inputs(spec), samples) for spec in self.specs),
-                *filter(
-                    None, (spec.metric.binning_reading(columns, self.inputs(spec), samples) for spec in self.binned)
-                ),
-            ),
+            groups=len(self.groups),
+            readings=tuple(self._readings(samples)),
         )
         terms = sum(each.form.terms * batch.lines_read(each) for each in batch.readings)
         if terms > MOST_TERMS:
@@ -385,6 +448,30 @@ class Study(Message, frozen=True, kw_only=True):
                 "Ask for fewer decision points, resamples, groups or metrics at once."
             )
         return batch
+
+    def _readings(self, samples: int) -> Iterator[Reading]:
+        """The metrics' values and resamples, their binning errors, and what was counted coarsely to recentre by."""
+        columns, coarse = Columns(self.statistics()), Columns(self.resample_statistics())
+        for spec in self.specs:
+            value = spec.metric.reading(columns, self.inputs(spec), samples)
+            if self.recentred:
+                yield msgspec.structs.replace(value, of="data")
+                again = spec.metric.reading(coarse, self.coarse_inputs(spec), samples)
+                yield msgspec.structs.replace(again, of="resamples")
+            else:
+                yield value
+        for spec in self.binned:
+            error = spec.metric.binning_reading(columns, self.inputs(spec), samples)
+            if error is not None:
+                yield error
+        merged = Columns(self.statistics(), coarser=next(iter(self._histograms(self.every_point)), None))
+        for spec in self.recentred:
+            yield msgspec.structs.replace(spec.metric.reading(merged, self.coarse_inputs(spec), samples), of="data")
+        if len(self.pairs) == len(self.specs):
+            # Where too few groups are published nothing would be left to open. One over one says nothing.
+            form = Form.bounded(numerator=1, denominator=1, bound=1)
+            twice = LinearMap.stack([columns.one, columns.one])
+            yield Reading(form=form, left=twice, right=twice, of="data")
 
     def require_rows(self, rows: int) -> None:
         """Refuse one party's rows that are more than the study allows."""
@@ -520,7 +607,7 @@ def _chosen_options(protocol: Protocol, given: Mapping[str, Any]) -> tuple[tuple
 
 
 def _chosen_grid(
-    points: int | Grid | None, grid: str | Sequence[float], scores: Literal["probability", "logit"], *, resampled: bool
+    points: int | Grid | None, grid: str | Sequence[float], scores: Literal["probability", "logit"]
 ) -> Grid:
     if isinstance(points, Grid):
         return points
@@ -530,9 +617,8 @@ def _chosen_grid(
         return Grid.explicit(_converted("grid", grid, tuple[float, ...]))
     if grid not in PLACED:
         raise StudyError(f"There is no grid {grid!r}. Use {', '.join(PLACED)}, or a list of decision points.")
-    if points is None:
-        points = RESAMPLED_DECISION_POINTS if resampled else DEFAULT_POINTS
-    return PLACED[grid](_plain(points), scores=_converted("scores", scores, Literal["probability", "logit"]))
+    points = DEFAULT_POINTS if points is None else _plain(points)
+    return PLACED[grid](points, scores=_converted("scores", scores, Literal["probability", "logit"]))
 
 
 def fewest_replicates(level: float) -> int:
@@ -588,6 +674,8 @@ def _check_asked(study: Study) -> None:
         raise StudyError(f"{study.target_range} is no range of values. Give the lowest, then the highest.")
     for spec in study.specs:
         study.inputs(spec)
+        if spec.metric.gap_of is not None and study.group_column is None:
+            raise StudyError(f"{spec} compares groups. Say in which column they are.")
         if study.classes and spec.metric.targets:
             raise StudyError(f"{spec} is no metric of classes. Ask for it without classes.")
     if study.release == "curve" and (study.metrics != ("auc",) or study.replicates):
@@ -607,7 +695,7 @@ def _check_noise(study: Study) -> None:
     if study.replicates:
         raise StudyError("Intervals of a noisy curve are computed from it. Ask for no resamples.")
     for spec in study.specs:
-        if spec.name != "auc" and not spec.metric.threshold:
+        if spec.name != "auc" and (not spec.metric.threshold or spec.metric.gap_of is not None):
             raise StudyError(f"{spec} does not follow from a noisy curve. Ask for auc, or for metrics at a threshold.")
     if not 0 <= study.colluding < study.minimum_cohort:
         raise StudyError(

@@ -75,10 +75,11 @@ def test_intervals_and_differences_as_json(fheval: Session, hospitals: list[str]
     assert (difference["model"], difference["p_value"]) == ("old - new", pytest.approx(2 / 51))
 
 
-def test_intervals_take_a_hundred_points_by_default(fheval: Session, hospitals: list[str]) -> None:
+def test_intervals_leave_the_value_at_a_thousand_points(fheval: Session, hospitals: list[str]) -> None:
     result = fheval("evaluate", *hospitals, "--score-column", "new", "--ci", "0.95", "--json", "-").json()
-    assert result["decision_points"] == 100
-    assert result["auc"] == result["results"][0]["value"]
+    plain = fheval("evaluate", *hospitals, "--score-column", "new", "--json", "-").json()
+    assert result["decision_points"] == plain["decision_points"] == 1000
+    assert result["auc"] == result["results"][0]["value"] == pytest.approx(plain["auc"], abs=1e-4)
 
 
 def test_people_see_a_table(fheval: Session, hospitals: list[str]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.session import Session
+from fheval.cli.study import message_sizes
 from fheval.study import Study
 
 FIVE = 'metrics = ["precision", "recall", "specificity", "npv", "accuracy"]\nleast_rows = 1000\nrounds = 1\n'
@@ -118,3 +119,16 @@ def test_a_trial_of_a_study_that_gives_more_than_it_says_is_refused(fheval: Sess
     assert "says that it reveals ratios and gives the counts" in refused.err
     informed = fheval("evaluate", *parties, "--study", written(tmp_path, text + 'reveals = "counts"\n'))
     assert informed.status == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'metrics = ["recall-gap"]\ngroup_column = "sex"\n',
+        'metrics = ["brier"]\ngroup_column = "sex"\ngroups = ["F", "M"]\n',
+        'metrics = ["concordance"]\ntarget_range = [0, 8]\ndecision_points = 20\n',
+    ],
+)
+def test_messages_of_any_study_are_measured(tmp_path: Path, text: str) -> None:
+    sizes = message_sizes(Study.from_file(written(tmp_path, text)))
+    assert sizes["party_upload"] > 0

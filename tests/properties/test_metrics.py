@@ -26,7 +26,7 @@ POINTS = 11
 THRESHOLDS = (0.0, 0.3, 0.5, 1.0)
 BINARY = (
     *(name for name, metric in METRICS.items() if not metric.threshold and not metric.targets),
-    *(f"{name}@{at}" for name, metric in METRICS.items() if metric.threshold for at in THRESHOLDS),
+    *(f"{name}@{at}" for name, each in METRICS.items() if each.threshold and not each.gap_of for at in THRESHOLDS),
 )
 # Nothing scores above 1, and odds of 1:0 have no meaning.
 BINARY = tuple(metric for metric in BINARY if metric != "net-benefit@1.0" and not metric.startswith("auc-"))

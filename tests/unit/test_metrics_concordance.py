@@ -73,3 +73,24 @@ def test_without_an_event_it_is_undefined_and_without_a_range_refused() -> None:
     for label in (9.0, -9.0):
         with pytest.raises(InputError, match="outside the target range"):
             evaluate([([1.0, label], [0.1, 0.2])] * 3, **options)  # type: ignore[arg-type]
+
+
+def test_an_interval_is_that_of_drawing_rows_anew() -> None:
+    """Resamples have fewer steps than the value, and are moved: they scatter as lifelines' do, about the value."""
+    lifelines = pytest.importorskip("lifelines.utils")
+    rng = np.random.default_rng(4)
+    parties = [survivors(rng, 150, stepwise=False) for _ in range(4)]
+    options = {"metrics": ["concordance"], "target_range": (0, LONGEST), "max_samples": 1 << 11}
+    result = evaluate(parties, ci=0.9, engine=ClearEngine(), **options)  # type: ignore[arg-type]
+    (row,) = result.results
+    assert row.value == pytest.approx(evaluate(parties, engine=ClearEngine(), **options).value("concordance"), abs=2e-4)  # type: ignore[arg-type]
+    signed, scores = (np.concatenate(each) for each in zip(*parties, strict=True))
+    drawn = []
+    for _ in range(300):
+        again = rng.integers(0, len(signed), len(signed))
+        drawn.append(lifelines.concordance_index(np.abs(signed[again]), -scores[again], signed[again] > 0))
+    low, high = np.quantile(drawn, [0.05, 0.95])
+    assert row.low is not None
+    assert row.high is not None
+    assert row.high - row.low == pytest.approx(high - low, rel=0.35)
+    assert (row.low + row.high) / 2 == pytest.approx((low + high) / 2, abs=0.4 * (high - low))

@@ -274,7 +274,8 @@ def test_what_cannot_be_asked_is_refused() -> None:
         "no group column": {"group_column": "sex"},
         "no cluster column": {"ci": 0.95, "by_cluster": True},
         "1 columns of scores for model ''": {"classes": ["0", "1"]},
-        "fewer decision points": {"ci": 0.95, "replicates": 1000, "decision_points": 1000},
+        "fewer decision points": {"ci": 0.95, "replicates": 6000, "decision_points": 190},
+        "compares groups": {"metrics": ["recall-gap"]},
     }
     for message, options in refused.items():
         with pytest.raises((ConfigError, CapacityError), match=message):
@@ -323,3 +324,42 @@ def test_more_decision_points_than_fit_are_refused_before_anybody_counts(
     study = Study.of(decision_points=60_000, models=("",), protocol=protocol, group_column=group_column)
     with pytest.raises(CapacityError, match="Use fewer decision points"):
         evaluate_study(study, [Untouchable()] * 3, engine=ClearEngine())
+
+
+@pytest.mark.parametrize("protocol", ["padded", "padded-verified"])
+def test_bands_of_probability_are_those_that_a_study_names(protocol: str) -> None:
+    """A model that gives nobody more than a tenth: everybody would be in the first of ten stretches."""
+    rng = np.random.default_rng(6)
+    scores = np.ceil(rng.beta(1, 30, (3, 400)) * 500) / 500
+    parties = [((rng.random(400) < own).astype(np.int64), own) for own in scores]
+    labels, pooled = (np.concatenate(each) for each in zip(*parties, strict=True))
+    bands = {"0-0.01": pooled <= 0.01, "0.01-0.02": (pooled > 0.01) & (pooled <= 0.02), "0.9-1": pooled > 0.9}
+    asked = [f"{kind}:{band}" for band in bands for kind in ("observed", "expected", "o/e")]
+    result = evaluate(parties, metrics=asked, protocol=protocol, engine=ClearEngine(), max_samples=1 << 11)
+    found = {row.metric: row for row in result.results}
+    for band, inside in bands.items():
+        if not inside.any():
+            assert "no sample is in this band" in str(found[f"observed:{band}"].error)
+            continue
+        observed, expected = labels[inside].mean(), pooled[inside].mean()
+        assert found[f"observed:{band}"].value == pytest.approx(observed, abs=1e-4)
+        assert found[f"expected:{band}"].value == pytest.approx(expected, abs=1e-4)
+        assert found[f"o/e:{band}"].value == pytest.approx(observed / expected, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "name", ["observed:0.2-0.1", "observed:0.1", "o/e:-0.1-0.2", "brier:0.1-0.2", "expected:0.1-1.2"]
+)
+def test_what_is_no_band_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"no band of probabilities|no metric"):
+        Study.of(metrics=[name])
+
+
+def test_the_expected_calibration_error_lies_between_bounds_that_are_told() -> None:
+    rng = np.random.default_rng(7)
+    scores = rng.random((3, 500))
+    parties = [((rng.random(500) < own**2).astype(np.int64), own) for own in scores]
+    options = {"engine": ClearEngine(), "max_samples": 1 << 11}
+    told = evaluate(parties, metrics=["calibration-error"], **options).value("calibration-error")  # type: ignore[arg-type]
+    curve = evaluate(parties, release="curve", allow_curves=True, **options).value("ece")  # type: ignore[arg-type]
+    assert told <= curve <= told * 10**0.5

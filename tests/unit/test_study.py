@@ -155,9 +155,12 @@ def test_what_is_not_said_has_the_default_of_evaluate() -> None:
     assert study.is_one_auc
 
 
-def test_an_interval_brings_resamples_and_fewer_points() -> None:
+def test_an_interval_brings_resamples_at_fewer_points() -> None:
     study = Study.of(interval=0.95)
-    assert (study.replicates, len(study.grid)) == (DEFAULT_REPLICATES, 100)
+    assert (study.replicates, len(study.grid), study.every_point) == (DEFAULT_REPLICATES, 1000, 10)
+    assert study.recentred == study.specs
+    assert not Study.of(interval=0.95, decision_points=100).recentred
+    assert not Study.of(interval=0.95, metrics=["recall", "brier"]).recentred
     assert not study.is_one_auc
     assert Study.of(interval=0.9, replicates=60, decision_points=30).grid == Grid.wide(30)
     assert Study.of(replicates=60).replicates == 0
@@ -418,7 +421,8 @@ def test_evaluations_come_in_the_order_of_the_forms() -> None:
         ("auc", Slice("new", None, None)),
         ("auc", Slice("new", None, "F")),
     ]
-    assert len(study.batch().forms) == len(found) * 31 + len(found) // 2
+    # The binning errors of the AUCs, and what these are at the points of their resamples.
+    assert len(study.batch().forms) == len(found) * 31 + 2 * len(found) // 2
 
 
 def test_errors_of_a_study_are_the_packages_own() -> None:

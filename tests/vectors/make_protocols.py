@@ -69,16 +69,25 @@ TOTAL = [[1, 2], [3, 0], [1, 0]]
 
 # A round as a list of its fields: id; hash of the study; protocol; engine; parties; leader; groups; batch; sums; slices
 # of them; precision; minimum cohort; bound on samples; options; checkers; noise (kind, scale, honest parties). A batch
-# is its columns, bits, slices, lines and readings: form (products above and below, magnitude, proper, scale in bits,
-# most), both maps, whether of resamples, too.
+# is its columns, bits, slices, lines, readings, columns of the data where they have more, and groups; a reading is its
+# form (products above and below, magnitude, proper, scale in bits, most), both maps, which lines, and whether of pairs.
 ROUNDS: dict[str, list[Any]] = {
     "an AUC": [
         "00" * 16, "an AUC", "padded", "openfhe", PARTIES, "east", [],
-        [3, 25, 1, 1, [[[1, 1, 1 << 47, True, 0, 0], MAP, TOTAL, True]]], 0, 1, 1e-4, 3, 1 << 24, [], [], None,
+        [3, 25, 1, 1, [[[1, 1, 1 << 47, True, 0, 0], MAP, TOTAL, "every", False]], 0, 0],
+        0, 1, 1e-4, 3, 1 << 24, [], [], None,
     ],
     "two groups and a long bound": [
         "5f" * 16, "everything", "padded-verified", "seal", PARTIES, "north", ["F", "M"],
-        [3, 38, 18, 501, [[[1, 1, 1 << 61, True, 4, 0], MAP, MAP, True], [[1, 1, 7, False, 0, 5], TOTAL, MAP, False]]],
+        [
+            3, 38, 18, 501,
+            [
+                [[1, 1, 1 << 61, True, 4, 0], MAP, MAP, "data", False],
+                [[1, 1, 1 << 61, True, 4, 0], MAP, TOTAL, "resamples", False],
+                [[1, 1, 7, False, 0, 5], TOTAL, MAP, "data", True],
+            ],
+            7, 2,
+        ],
         0, 18, None, 5, 1 << 33, [["runs", 3]], ["north", "west"], None,
     ],
     "counts": ["0a" * 16, "a curve", "padded", "seal", PARTIES, "west", [], None, 24, 1, 1e-4, 3, 1000, [], [], None],
@@ -88,7 +97,7 @@ ROUNDS: dict[str, list[Any]] = {
     ],
     "a choice": [
         "0b" * 16, "an AUC", "paper-semi-honest", "seal", [f"party-{number}" for number in range(20)], "party-7", [],
-        [3, 25, 1, 1, [[[1, 1, 1 << 47, True, 0, 0], TOTAL, TOTAL, True]]], 0, 1, None, 3, 1 << 24,
+        [3, 25, 1, 1, [[[1, 1, 1 << 47, True, 0, 0], TOTAL, TOTAL, "every", False]], 0, 0], 0, 1, None, 3, 1 << 24,
         [["packing", "compact"]], [], None,
     ],
 }  # fmt: skip
@@ -138,10 +147,15 @@ def round_digest(name: str) -> bytes:
 
 def batch_of(fields: list[Any]) -> list[Any]:
     """A batch as it is hashed: of a map the ends of rows, the places and the coefficients, eight bytes each."""
-    *shape, readings = fields
+    *shape, readings, first, groups = fields
     return [
         *shape,
-        [[form, *([_words(part) for part in each] for each in maps), again] for form, *maps, again in readings],
+        [
+            [form, *([_words(part) for part in each] for each in (left, right)), *of]
+            for form, left, right, *of in readings
+        ],
+        first,
+        groups,
     ]
 
 

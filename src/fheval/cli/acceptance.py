@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from fheval.cli.fingerprints import heard_authority
+from fheval.cli.vault_views import binning_for_operator
 from fheval.consortium import Kit, check_study, load_kit
 from fheval.consortium.bulletin import bulletin_version, read_bulletin, take_bulletin
 from fheval.consortium.files import read_public, replace_public
@@ -89,6 +90,8 @@ def offer(files: VaultFiles, member: Kit, acceptance: Acceptance, *, yes: bool) 
     if facts.clipped:
         low, high = asked.target_range or (0.0, 1.0)
         console.print(f"{facts.clipped:,} values were outside {low:g} … {high:g}, and were moved to its ends.")
+    if facts.binning is not None and facts.fits_badly:
+        console.print(f"{binning_for_operator(facts.binning)} Nobody else is told.")
     if data.stat().st_mode & 0o044:
         console.print(f"{data} can be read by other users. Close it: chmod 600 {data}", markup=False)
     return True

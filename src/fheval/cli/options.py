@@ -24,7 +24,7 @@ from fheval.metrics.groups import DEFAULT_MINIMUM_SIZE
 from fheval.metrics.registry import METRICS, NAMES
 from fheval.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from fheval.protocols.round import DEFAULT_MAX_SAMPLES, DEFAULT_MINIMUM_COHORT
-from fheval.study import DEFAULT_REPLICATES, DEFAULT_ROWS, EXACT, RESAMPLED_DECISION_POINTS, Study
+from fheval.study import DEFAULT_REPLICATES, DEFAULT_ROWS, EXACT, Study
 
 _ASKED = "What is asked"
 _COUNTING = "Counting"
@@ -95,7 +95,7 @@ DecisionPoints = Annotated[
     typer.Option(
         metavar="N",
         help="How many decision points the curve has.",
-        show_default=f"{DEFAULT_POINTS}, with --ci {RESAMPLED_DECISION_POINTS}",
+        show_default=str(DEFAULT_POINTS),
         rich_help_panel=_COUNTING,
     ),
 ]
@@ -164,7 +164,7 @@ _STUDY_OPTIONS: dict[str, tuple[Any, Any]] = {
         None,
         _ASKED,
         f"Repeat for several. One of {NAMES}; those that call samples positive take a threshold, as in "
-        "f1@0.3, else 0.5.",
+        "f1@0.3, else 0.5. Those with a number behind a colon take a band instead, as in observed:0.01-0.02.",
         "--metric",
         metavar="NAME[@THRESHOLD]",
         autocompletion=_metrics_from,
@@ -336,8 +336,7 @@ def chosen_study(asked: Mapping[str, Any], models: Sequence[str] | None = None, 
     score_kind, placed, points = said.pop("score_kind"), said.pop("grid"), said.pop("decision_points")
     grid: dict[str, Any] = {"grid": placed, "scores": score_kind}
     if release != Release.NOISY_CURVE.value or placed not in PLACED or points is not None:
-        resampled = interval is not None
-        grid = {"decision_points": chosen_grid(placed, points, asked["score_kind"], resampled=resampled)}
+        grid = {"decision_points": chosen_grid(placed, points, asked["score_kind"])}
     return Study.of(
         least_rows_per_party=0,  # all rows are here anyway
         metrics=tuple(said.pop("metric") or ("auc",)),
@@ -393,15 +392,15 @@ def chosen_precision(text: str) -> float | Literal["exact"]:
     return width
 
 
-def chosen_grid(choice: str, decision_points: int | None, score_kind: ScoreKind, *, resampled: bool = False) -> Grid:
+def chosen_grid(choice: str, decision_points: int | None, score_kind: ScoreKind) -> Grid:
     """Read `--grid`, `--decision-points` and `--score-kind` together.
 
     >>> chosen_grid("logit", 50, ScoreKind.PROBABILITY)
     Grid.logit(50)
     """
     if choice in PLACED:
-        otherwise = RESAMPLED_DECISION_POINTS if resampled else DEFAULT_POINTS
-        return PLACED[choice](otherwise if decision_points is None else decision_points, scores=score_kind.value)
+        count = DEFAULT_POINTS if decision_points is None else decision_points
+        return PLACED[choice](count, scores=score_kind.value)
     file = Path(choice)
     if not file.is_file():
         raise ConfigError(f"--grid {file} is none of {', '.join(PLACED)}, and no file. Check the spelling.")

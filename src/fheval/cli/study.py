@@ -126,13 +126,16 @@ def check(
 def message_sizes(study: Study, engine: str | None = None) -> dict[str, int]:
     """How large a round's messages are, measured on one with made-up rows: sizes do not depend on anybody's data.
 
-    Groups are found in the data, and those that a round has come on top.
+    All groups that the study names are published in it. Where they are found in the data, those that a round has come
+    on top; where they are compared, two are taken.
     """
     import msgspec
 
     from fheval.evaluation import evaluate_study
 
-    small = msgspec.structs.replace(study, least_rows=None, group_column=None)
+    groups = study.groups or (("one", "other") if study.pairs else ())
+    column = study.group_column if groups else None
+    small = msgspec.structs.replace(study, least_rows=None, minimum_group=1, group_column=column, groups=groups)
     parties = [made_up_rows(small) for _ in range(study.minimum_cohort)]
     return evaluate_study(small, parties, engine=engine).bytes
 
@@ -145,9 +148,17 @@ def made_up_rows(study: Study) -> Table:
     labels: list[Any] = [0, 1] * (count // 2)
     scores: Any = [0.25, 0.75] * (count // 2)
     if study.target_range is not None and any(spec.metric.targets for spec in study.specs):
-        labels = scores = list(study.target_range) * (count // 2)
+        low, high = study.target_range
+        # Times of events have scores beside them, and other true values have predictions of their kind.
+        if any(statistic.task == "survival" for statistic in study.statistics()):
+            labels = [(low + high) / 2, high] * (count // 2)
+        else:
+            labels = scores = [low, high] * (count // 2)
     if study.classes:
         labels = [*study.classes, *study.classes]
         scores = [[0.25 + 0.5 * (label == each) for each in study.classes] for label in labels]
+    times = max(1, len(study.groups))
+    labels, scores, count = labels * times, scores * times, count * times
+    groups = [study.groups[number * times // count] for number in range(count)] if study.groups else None
     clusters = [str(number) for number in range(count)] if study.by_cluster else None
-    return Table.of(labels, dict.fromkeys(study.models, scores), clusters=clusters)
+    return Table.of(labels, dict.fromkeys(study.models, scores), groups=groups, clusters=clusters)

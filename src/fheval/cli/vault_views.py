@@ -71,6 +71,8 @@ def _standing_json(standing: Standing, ledger: Ledger) -> dict[str, Any]:
         "prepared": None if facts is None else facts.at.isoformat(),
         "rows": None if facts is None else facts.rows,
         "clipped": None if facts is None else facts.clipped,
+        "binning": None if facts is None else facts.binning,
+        "fits_badly": facts is not None and facts.fits_badly,
         "rounds": ledger.rounds_of(study.hash()),
         "of_rounds": study.rounds,
         "prepared_rounds": standing.rounds,
@@ -160,12 +162,22 @@ def _spent_in_words(spent: Mapping[str, Any]) -> str:
     return words
 
 
+def binning_for_operator(binning: float) -> str:
+    """That decision points do not fit a member's own scores, which is for its operator to know and to mend."""
+    return (
+        f"The study's decision points move the AUC of these rows by {binning:.2g}: they do not fit the scores. "
+        "Ask for a study with more of them, or with others."
+    )
+
+
 def _standing_lines(each: Mapping[str, Any]) -> Iterator[str]:
     rounds = f"{each['rounds']} of {each['of_rounds']} rounds"
     yield f"{each['study']}, {'ready' if each['ready'] else 'NOT READY'}, {rounds}, {each['data']} ({each['lineage']})"
     if each["prepared"] is not None:
         clipped = f", {each['clipped']:,} values clipped" if each["clipped"] else ""
         yield f"prepared {each['prepared'][:16]} from {each['rows']:,} rows{clipped}"
+    if each["fits_badly"]:
+        yield binning_for_operator(each["binning"])
     if each["prepared_rounds"] == 0:
         yield "everything that was prepared is used up; accept the study again"
     if each["problem"] is not None:

@@ -109,9 +109,10 @@ class FinishedTelling(Telling):
         """What all numbers take, averages and differences among them, with their names and the longest sentences."""
         study, groups = self.study, self.round.groups
         models = len(study.models) * (len(study.models) + 1) // 2
-        rows = len(study.specs) * models * (len(study.classes) + 1) * (len(groups) + 1)
+        pairs = len(groups) * (len(groups) - 1) // 2
+        rows = len(study.specs) * models * (len(study.classes) + 1) * max(len(groups) + 1, pairs)
         names = (*map(str, study.specs), *study.models, *study.classes, *groups, study.group_column or "")
-        return _FIXED_BYTES + rows * (_ROW_BYTES + 4 * max(len(name.encode()) for name in names))
+        return _FIXED_BYTES + rows * (_ROW_BYTES + 5 * max(len(name.encode()) for name in names))
 
 
 def telling(study: Study, round_: Round) -> Telling:

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
-from itertools import combinations, product
-from math import isnan, nan, sqrt
+from itertools import combinations, islice, product
+from math import inf, isnan, nan, sqrt
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -27,7 +27,7 @@ from fheval.metrics.statistics import PROBABILITY_BITS
 from fheval.privacy.sampling import DiscreteLaplace
 from fheval.protocols.groups import SUPPRESSED
 from fheval.protocols.round import Round, Verdict
-from fheval.study import EXACT, Evaluation, Slice, Study, fewest_replicates
+from fheval.study import EXACT, Slice, Study, fewest_replicates
 from fheval.version import __version__
 
 MACRO = "macro"
@@ -362,7 +362,7 @@ def result_rows(study: Study, verdict: Verdict) -> list[Row]:
             rows += _differences(study, estimates)
         if verdict.verified is not None:
             rows = [_with_state(row, verdict.verified) for row in rows]
-    return rows + _suppressed_rows(study, [group for group in study.groups if group not in groups])
+    return rows + _suppressed_rows(study, groups)
 
 
 def _with_state(row: Row, verified: bool) -> Row:
@@ -377,41 +377,59 @@ def all_verified(verdict: Verdict, rows: Iterable[Row]) -> bool | None:
     return None if verdict.verified is None else all(row.verified is not False for row in rows)
 
 
-def _suppressed_rows(study: Study, suppressed: Sequence[str]) -> list[Row]:
-    """A row without a value for every metric and model of a group that is not released."""
-    return [
-        Row(metric=str(spec), model=model or None, group=_group_name(study, group), note=SUPPRESSED)
-        for spec in study.specs
-        for model in study.models
-        for group in suppressed
-    ]
+def _suppressed_rows(study: Study, published: Sequence[str]) -> list[Row]:
+    """A row without a value for every metric and model of a group, or of two, that is not released."""
+    found = []
+    for spec in study.specs:
+        told = {where.group for where in study.slices_for(spec, published)}
+        hidden = [where for where in study.slices_for(spec, study.groups) if where.group not in told]
+        for model, group in dict.fromkeys((where.model, where.group) for where in hidden):
+            shown = None if group is None else _group_name(study, group)
+            found.append(Row(metric=str(spec), model=model or None, group=shown, note=SUPPRESSED))
+    return found
 
 
 def _finished(study: Study, groups: Sequence[str], verdict: Verdict) -> _Estimates:
-    ratios, parties = verdict.ratios, len(verdict.roster)
-    lines, evaluations = 1 + study.replicates, study.evaluations(groups)
-    errors = _binning_errors(study, groups, ratios[len(evaluations) * lines :])
-    return {
-        (each.spec, each.where): replace(
-            _estimate(study, each, parties, ratios[number * lines : (number + 1) * lines]),
-            binning=errors.get((each.spec, each.where)),
-        )
-        for number, each in enumerate(evaluations)
-    }
+    ratios, parties = iter(verdict.ratios), len(verdict.roster)
+    recentred = study.recentred
+    told: dict[tuple[Spec, Slice], list[Fraction | float | None]] = {}
+    for spec in study.specs:
+        where = study.slices_for(spec, groups)
+        for lines in (1, study.replicates) if recentred else (1 + study.replicates,):
+            for each in where:
+                told.setdefault((spec, each), []).extend(islice(ratios, lines))
+    binned, again = (list(product(specs, study.slices(groups))) for specs in (study.binned, recentred))
+    errors = _binning_errors(study, dict(zip(binned, islice(ratios, len(binned)), strict=True)))
+    coarse = dict(zip(again, islice(ratios, len(again)), strict=True))
+    found = {}
+    for key, values in told.items():
+        moved = _recentred(key[0], values, coarse[key]) if key in coarse else values
+        found[key] = replace(_estimate(study, key[0], parties, moved), binning=errors.get(key))
+    return found
 
 
-def _binning_errors(study: Study, groups: Sequence[str], ratios: Ratios) -> dict[tuple[Spec, Slice], float | None]:
+def _recentred(spec: Spec, ratios: Ratios, coarse: Fraction | float | None) -> Ratios:
+    """A value, and its resamples at fewer points, moved as far as the value is from what it is at these points.
+
+    Nothing is known of them where that did not come. What is moved out of the ratio's range is put back to its end.
+    """
+    value, *resamples = ratios
+    if value is None or coarse is None:
+        return [value, *[None] * len(resamples)]
+    by, most = float(value) - float(coarse), 1.0 if spec.metric.proper else inf
+    return [value, *(None if each is None else min(max(float(each) + by, 0.0), most) for each in resamples)]
+
+
+def _binning_errors(
+    study: Study, ratios: Mapping[tuple[Spec, Slice], Fraction | float | None]
+) -> dict[tuple[Spec, Slice], float | None]:
     """The binning errors, each with half a width of the release's rounding, by which it may have come out too small."""
-    of = product(study.binned, study.slices(groups))
     rounding = (study.precision or 0.0) / 2
-    return {
-        each: None if ratio is None else max(float(ratio), 0.0) + rounding
-        for each, ratio in zip(of, ratios, strict=True)
-    }
+    return {each: None if ratio is None else max(float(ratio), 0.0) + rounding for each, ratio in ratios.items()}
 
 
-def _estimate(study: Study, evaluation: Evaluation, parties: int, ratios: Ratios) -> Estimate:
-    finisher = evaluation.spec.metric.finish(replace(study.inputs(evaluation.spec), parties=parties))
+def _estimate(study: Study, spec: Spec, parties: int, ratios: Ratios) -> Estimate:
+    finisher = spec.metric.finish(replace(study.inputs(spec), parties=parties))
     values = [nan if ratio is None else finisher(float(ratio)) for ratio in ratios]
     width = 0.0 if ratios[0] is None else finisher.width(float(ratios[0]), study.precision or 0.0)
     return Estimate(values[0], np.array(values[1:]), width)
@@ -424,7 +442,7 @@ def _with_averages(study: Study, groups: Sequence[str], estimates: _Estimates) -
     complete: _Estimates = {}
     for spec in study.specs:
         for model in study.models:
-            for group in (None, *groups):
+            for group in dict.fromkeys(where.group for where in study.slices_for(spec, groups)):
                 per_class = {
                     (spec, Slice(model, label, group)): estimates[spec, Slice(model, label, group)]
                     for label in study.classes

@@ -113,7 +113,7 @@ def evaluate(
     protocol
         The name of a protocol: see `fheval.protocols.PROTOCOLS`.
     decision_points
-        Their number, or a `Grid`; None takes 1,000, or 100 with intervals. `grid="even"` places them evenly.
+        Their number, or a `Grid`; None takes 1,000. `grid="even"` places them evenly.
     precision
         The width of the rounding that is released, or "exact"; None takes the protocol's default.
     minimum_cohort
@@ -212,8 +212,10 @@ def evaluate_study(
         protocol.of_round(round_).parameter_sets(round_)
         return round_
 
-    round_ = fitting_round(study)
-    if study.group_column is not None and not study.groups:
+    unnamed = study.group_column is not None and not study.groups
+    if not (unnamed and study.pairs):
+        round_ = fitting_round(study)
+    if unnamed:
         study = msgspec.structs.replace(study, groups=_all_groups(study, parties, watch))
         round_ = fitting_round(study)
     contributions, samples = _counted(study, parties, rng, watch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +35,9 @@ class PartyTally:
         self.clipped = 0
         self._clip = clip
         self._resampler = Resampler(study.replicates, rng)
+        self._of_data, self._of_resamples = study.statistics(), study.resample_statistics()
         self._statistics: dict[Task, list[Statistic]] = {}
-        for statistic in study.statistics():
+        for statistic in dict.fromkeys((*self._of_data, *self._of_resamples)):
             self._statistics.setdefault(statistic.task, []).append(statistic)
         self._counted: dict[tuple[Slice, Statistic], Integers] = {}
         self._cluster_rows: Counter[str] = Counter()
@@ -53,25 +54,35 @@ class PartyTally:
         self.rows += len(table)
 
     def contribution(self) -> Contribution:
-        """The table: a line for each slice and resample, in this order, a column for each integer of each statistic."""
-        statistics = self.study.statistics()
-        lines = [
-            np.concatenate([self._concluded(where, statistic) for statistic in statistics], axis=1)
-            for where in self.study.slices(self.study.groups)
-        ]
+        """The table, as `Batch` describes it: lines of slices and resamples, columns of statistics."""
         study, sizes = self.study, self._sizes.sizes
         declared = declaration(study.groups, sizes, study.minimum_group) if study.hides_groups else None
-        return Contribution(np.concatenate(lines), declared)
+        data = [self._lines(where, self._of_data)[:1] for where in study.slices(study.groups)]
+        resamples = [self._lines(where, self._of_resamples)[1:] for where in study.slices(study.groups)]
+        if self._of_data == self._of_resamples:
+            both = zip(data, resamples, strict=True)
+            return Contribution(np.concatenate([each for lines in both for each in lines]), declared)
+        return Contribution(np.concatenate([each.reshape(1, -1) for each in (*data, *resamples)], axis=1), declared)
+
+    def _lines(self, where: Slice, statistics: Sequence[Statistic]) -> Integers:
+        return np.concatenate(
+            [self._concluded(where, each)[: self._lines_of(statistics)] for each in statistics], axis=1
+        )
+
+    def _lines_of(self, statistics: Sequence[Statistic]) -> int:
+        """How many lines all of them have: the data's, or also those of their resamples."""
+        return 1 + self.study.replicates if set(statistics) <= set(self._of_resamples) else 1
 
     def _concluded(self, where: Slice, statistic: Statistic) -> Integers:
         """What was counted or, of the party's own AUC, what follows from its histogram."""
         if not isinstance(statistic, OwnAuc):
             return self._sums(where, statistic)
-        (histogram,) = (each for each in self.study.statistics() if isinstance(each, Histogram))
+        counted = (*self._of_data, *self._of_resamples)
+        histogram = next(each for each in counted if isinstance(each, Histogram) and each.every == statistic.every)
         return statistic.of(self._sums(where, histogram))
 
     def _sums(self, where: Slice, statistic: Statistic) -> Integers:
-        nothing = np.zeros((1 + self.study.replicates, statistic.width), dtype=np.int64)
+        nothing = np.zeros((self._lines_of([statistic]), statistic.width), dtype=np.int64)
         return self._counted.setdefault((where, statistic), nothing)
 
     def _check_models(self, table: Table) -> None:
@@ -111,7 +122,7 @@ class PartyTally:
     def _tally(self, where: Slice, statistics: Iterable[Statistic], rows: Rows, weights: Weights) -> None:
         for statistic in statistics:
             sums = self._sums(where, statistic)
-            sums += statistic.tally(rows, weights)
+            sums += statistic.tally(rows, weights[: len(sums)])
 
     def _groups(self, block: Table) -> dict[str | None, NDArray[np.intp] | None]:
         chosen: dict[str | None, NDArray[np.intp] | None] = {None: None}
@@ -123,6 +134,9 @@ class PartyTally:
         return chosen
 
     def _views(self, block: Table, task: Task) -> Iterator[tuple[str, str | None, Rows]]:
+        if task == "binary":
+            yield from binary_rows(block, self.study)
+            return
         for model in self.study.models:
             columns = block.scores[model]
             if task == "values":
@@ -131,16 +145,8 @@ class PartyTally:
             elif task == "survival":
                 times = self._values(block, block.labels, signed=True)
                 yield model, None, Rows(times, binary_scores(block, columns[0], self.study))
-            elif task == "regression":
-                yield model, None, Rows(*(self._values(block, each) for each in (block.labels, columns[0])))
-            elif not self.study.classes:
-                labels = binary_labels(block)
-                yield model, None, Rows(labels, binary_scores(block, columns[0], self.study))
             else:
-                numbers = class_numbers(block, self.study.classes)
-                for number, label in enumerate(self.study.classes):
-                    labels = (numbers == number).astype(np.uint8)
-                    yield model, label, Rows(labels, binary_scores(block, columns[number], self.study))
+                yield model, None, Rows(*(self._values(block, each) for each in (block.labels, columns[0])))
 
     def _values(self, block: Table, column: Column, *, signed: bool = False) -> NDArray[np.float64]:
         """A column's values within the target range; others are moved to its ends or refused.
@@ -170,6 +176,19 @@ def tally_party(study: Study, tables: Iterable[Table], rng: Randomness, *, clip:
     for table in tables:
         tally.add(table)
     return tally
+
+
+def binary_rows(table: Table, study: Study) -> Iterator[tuple[str, str | None, Rows]]:
+    """Labels 0 and 1 and scores of each model and, where there are classes, of each class against the rest."""
+    for model in study.models:
+        columns = table.scores[model]
+        if not study.classes:
+            yield model, None, Rows(binary_labels(table), binary_scores(table, columns[0], study))
+            continue
+        numbers = class_numbers(table, study.classes)
+        for number, label in enumerate(study.classes):
+            labels = (numbers == number).astype(np.uint8)
+            yield model, label, Rows(labels, binary_scores(table, columns[number], study))
 
 
 def binary_labels(table: Table) -> NDArray[np.uint8]:

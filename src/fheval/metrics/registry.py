@@ -10,10 +10,11 @@ A ratio of counts is made one of products by a factor that is always one: a/b is
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
-from itertools import accumulate
+from functools import lru_cache, partial
+from itertools import accumulate, product
 from math import sqrt
 from typing import Literal, NamedTuple
 
@@ -21,13 +22,13 @@ import msgspec
 import numpy as np
 
 from fheval.counting import Counts, Grid, bin_numbers
-from fheval.errors import ConfigError
+from fheval.errors import ConfigError, LocalProtocolError
 from fheval.field import LinearMap
 from fheval.metrics.fixed_point import BITS, LARGEST_LOG_LOSS, RESOLUTION, UNITS, Floats, Integers
 from fheval.metrics.statistics import (
     CALIBRATION_BINS,
     PROBABILITY_BITS,
-    TIME_STEPS,
+    Band,
     Calibration,
     Errors,
     Loss,
@@ -49,10 +50,13 @@ class Inputs:
     """What a metric needs to know beside the data, all of it public.
 
     `parties` is how many took part, once it is known. `threshold` is as it was said and `cut` the same on the scale of
-    the scores; `targets` is the range that true and predicted values lie in.
+    the scores; `targets` is the range that true and predicted values lie in. Resamples are counted at one point of
+    the grid in `every`, and at fewer steps of time where they are `coarse`.
     """
 
     grid: Grid
+    every: int = 1
+    coarse: bool = False
     parties: int = 0
     threshold: float = 0.0
     cut: float = 0.0
@@ -93,23 +97,25 @@ class Finisher:
 class Histogram:
     """Positives, then negatives, between successive cuts, highest first.
 
-    The cuts are the interior points of the grid, if there is one, and `more`: thresholds that are no points of it.
+    The cuts are the interior points of the grid, if there is one, or one in `every` of them, and `more`: thresholds
+    that are none of these.
     """
 
     grid: Grid | None
     more: tuple[float, ...] = ()
+    every: int = 1
     task: Task = "binary"
     bits: int = 0
 
     @classmethod
-    def at(cls, grid: Grid | None, thresholds: Iterable[float] = ()) -> Histogram:
+    def at(cls, grid: Grid | None, thresholds: Iterable[float] = (), every: int = 1) -> Histogram:
         """At the points of a grid and at thresholds, each once."""
-        known = [] if grid is None else grid.cuts[1:-1].tolist()
-        return cls(grid, tuple(sorted(set(thresholds).difference(known), reverse=True)))
+        known = cls(grid, every=every).cuts.tolist()
+        return cls(grid, tuple(sorted(set(thresholds).difference(known), reverse=True)), every)
 
     @property
     def bins(self) -> int:
-        return len(self.more) + (1 if self.grid is None else len(self.grid) - 1)
+        return len(self.more) + (1 if self.grid is None else -(-(len(self.grid) - 1) // self.every))
 
     @property
     def width(self) -> int:
@@ -118,11 +124,13 @@ class Histogram:
     @property
     def cuts(self) -> Floats:
         """Where one bin ends and the next begins, highest first: a score equal to a cut is below it."""
-        points = [] if self.grid is None else self.grid.cuts[1:-1].tolist()
+        points = [] if self.grid is None else self.grid.cuts[1:-1][self.every - 1 :: self.every].tolist()
         return np.array(sorted([*points, *self.more], reverse=True), dtype=np.float64)
 
     def tally(self, rows: Rows, weights: Weights) -> Integers:
         bins = np.zeros(len(rows.scores), dtype=np.intp) if self.grid is None else bin_numbers(self.grid, rows.scores)
+        if self.every > 1:
+            bins = bins // self.every
         if self.more:
             bins = bins + (len(self.more) - np.searchsorted(self.more[::-1], rows.scores))
         return weighted_histogram(bins + self.bins * (rows.labels == 0), self.width, weights)
@@ -143,6 +151,7 @@ class OwnAuc:
     """
 
     grid: Grid
+    every: int = 1
     task: Task = "binary"
     width: int = 4
     # w·θ² in units.
@@ -206,12 +215,22 @@ class Cells(NamedTuple):
 
 
 class Columns:
-    """What is counted, by name instead of by column: each name is a linear map of a line of the table."""
+    """What is counted, by name instead of by column: each name is a linear map of a line of the table.
 
-    def __init__(self, statistics: Sequence[Statistic]) -> None:
-        starts = accumulate((statistic.width for statistic in statistics), initial=0)
+    With a `coarser` histogram, bins are those of it, whose cuts are among the cuts of the one that is counted. `start`
+    is where the line begins, if it follows another.
+    """
+
+    def __init__(self, statistics: Sequence[Statistic], *, coarser: Histogram | None = None, start: int = 0) -> None:
+        starts = accumulate((statistic.width for statistic in statistics), initial=start)
         *firsts, self._width = starts
         self._starts: dict[Statistic, int] = dict(zip(statistics, firsts, strict=True))
+        self._coarser = coarser
+
+    @property
+    def next_line(self) -> Columns:
+        """The same columns of the line behind this one."""
+        return Columns(tuple(self._starts), coarser=self._coarser, start=self._width)
 
     @property
     def one(self) -> LinearMap:
@@ -231,54 +250,50 @@ class Columns:
     @property
     def positives(self) -> LinearMap:
         """The positives of each bin, highest first."""
-        first, bins = self._histogram
-        return _each(first, bins)
+        histogram, edges = self._histogram
+        return self.sums(histogram, edges[:-1], edges[1:])
 
     @property
     def negatives(self) -> LinearMap:
         """The negatives of each bin, highest first."""
-        first, bins = self._histogram
-        return _each(first + bins, bins)
+        histogram, edges = self._histogram
+        edges = [histogram.bins + edge for edge in edges]
+        return self.sums(histogram, edges[:-1], edges[1:])
 
     @property
     def running_positives(self) -> LinearMap:
         """For each bin all positives down to and with it."""
-        first, bins = self._histogram
-        return LinearMap.stretches([first] * bins, range(first + 1, first + bins + 1))
+        histogram, edges = self._histogram
+        return self.sums(histogram, [0] * (len(edges) - 1), edges[1:])
 
     @property
     def all_positives(self) -> LinearMap:
         """P."""
-        first, bins = self._histogram
-        return LinearMap.stretches([first], [first + bins])
+        histogram, _ = self._histogram
+        return self.sums(histogram, [0], [histogram.bins])
 
     @property
     def all_negatives(self) -> LinearMap:
         """Q."""
-        first, bins = self._histogram
-        return LinearMap.stretches([first + bins], [first + 2 * bins])
+        histogram, _ = self._histogram
+        return self.sums(histogram, [histogram.bins], [2 * histogram.bins])
 
     def cells(self, cut: float) -> Cells:
         """The confusion matrix where a score strictly above `cut` is called positive."""
-        first, bins = self._histogram
-        (histogram,) = (each for each in self._starts if isinstance(each, Histogram))
-        above = first + int(np.flatnonzero(histogram.cuts == cut)[0]) + 1
-        starts, stops = (
-            [first, first + bins, above, above + bins],
-            [above, above + bins, first + bins, first + 2 * bins],
-        )
-        tp, fp, fn, tn = (LinearMap.stretches([start], [stop]) for start, stop in zip(starts, stops, strict=True))
+        histogram, _ = self._histogram
+        bins, above = histogram.bins, int(np.flatnonzero(histogram.cuts == cut)[0]) + 1
+        starts, stops = [0, bins, above, above + bins], [above, above + bins, bins, 2 * bins]
+        tp, fp, fn, tn = (self.sums(histogram, [start], [stop]) for start, stop in zip(starts, stops, strict=True))
         return Cells(tp, fp, fn, tn, self.one)
 
     @property
-    def _histogram(self) -> tuple[int, int]:
-        """Where the histogram begins, and how many bins it has."""
-        ((first, bins),) = ((start, each.bins) for each, start in self._starts.items() if isinstance(each, Histogram))
-        return first, bins
-
-
-def _each(first: int, count: int) -> LinearMap:
-    return LinearMap.stretches(range(first, first + count), range(first + 1, first + count + 1))
+    def _histogram(self) -> tuple[Histogram, list[int]]:
+        """The histogram that is counted, and between which of its bins those lie that are asked for."""
+        (histogram,) = (each for each in self._starts if isinstance(each, Histogram))
+        if self._coarser is None:
+            return histogram, list(range(histogram.bins + 1))
+        within = np.flatnonzero(np.isin(histogram.cuts, self._coarser.cuts)) + 1
+        return histogram, [0, *within.tolist(), histogram.bins]
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +304,8 @@ class Metric:
     of the "grid" or at the metric's own "threshold", and other `statistics`. `bound` is what neither num nor den
     exceeds, given the largest weighted number of samples; num ≤ den where the ratio is `proper`, and otherwise num ≤
     most·den where `most` is given. `undefined` completes the sentence "It is undefined: …". `binning`, with the same
-    bound, is how far counting at decision points may have moved the metric from what it is of the scores themselves.
+    bound, is how far counting at decision points may have moved the metric from what it is of the scores themselves. A
+    metric `of_two` groups has a ratio of the columns of both, and compares the rate `gap_of`.
     """
 
     name: str
@@ -304,6 +320,8 @@ class Metric:
     targets: bool = False
     most: int = 0
     binning: Callable[[Columns, Inputs], Ratio] | None = None
+    of_two: Callable[[Columns, Columns, Inputs], Ratio] | None = None
+    gap_of: str | None = None
 
     @property
     def threshold(self) -> bool:
@@ -311,13 +329,16 @@ class Metric:
 
     def reading(self, columns: Columns, inputs: Inputs, samples: int) -> Reading:
         """How the metric is read from a line of counts of up to so many weighted samples."""
+        if self.of_two is not None:
+            both = self.of_two(columns, columns.next_line, inputs)
+            return msgspec.structs.replace(self._reading(both, samples), pairs=True)
         return self._reading(self.ratio(columns, inputs), samples)
 
     def binning_reading(self, columns: Columns, inputs: Inputs, samples: int) -> Reading | None:
         """How its binning error is read from the counts of the data, if it has one."""
         if self.binning is None:
             return None
-        return msgspec.structs.replace(self._reading(self.binning(columns, inputs), samples), resampled=False)
+        return msgspec.structs.replace(self._reading(self.binning(columns, inputs), samples), of="data")
 
     def _reading(self, ratio: Ratio, samples: int) -> Reading:
         left, right = (LinearMap.stack(side) for side in zip(*ratio.numerator, *ratio.denominator, strict=True))
@@ -428,6 +449,33 @@ def _of_errors(
     )
 
 
+def _gap(name: str, part_and_whole: Callable[[Cells], Product], of: str, undefined: str) -> Metric:
+    """A share of one group less that of another, a/A − b/B: (a·B − b·A + A·B) over A·B is that and one.
+
+    Neither a/A nor b/B is released. Two groups have no sample in common, so that 2·A·B is n²/2 at most.
+    """
+
+    def ratio(one: Columns, other: Columns, inputs: Inputs) -> Ratio:
+        (a, of_a), (b, of_b) = (part_and_whole(columns.cells(inputs.cut)) for columns in (one, other))
+        return Ratio([(a, of_b), (of_a, -b), (of_a, of_b)], [(of_a, of_b)])
+
+    def of_one(_columns: Columns, _inputs: Inputs) -> Ratio:
+        raise LocalProtocolError(f"{name} is read from the lines of two groups.")
+
+    return Metric(
+        name,
+        of_one,
+        lambda n: n * n // 2,
+        undefined,
+        lambda _: Finisher(offset=-1.0),
+        proper=False,
+        histogram="threshold",
+        most=2,
+        of_two=ratio,
+        gap_of=of,
+    )
+
+
 def _f(name: str, found: int, missed: int, called: int) -> Metric:
     """F-beta: found·TP over found·TP + missed·FN + called·FP, where found = missed + called and β² = missed/called."""
 
@@ -485,29 +533,82 @@ def _scaled_brier(columns: Columns, inputs: Inputs) -> Ratio:
     return Ratio([(losses, samples)], [(positives, UNITS * negatives)])
 
 
-def _calibrated(stretch: int) -> tuple[Metric, Metric]:
-    """Share of positives, and mean probability, of the samples in one of ten even stretches of probability."""
+def _of_band(name: str, counted: Callable[[Inputs], Statistic], places: tuple[int, int, int]) -> Metric:
+    """Of the samples in a band of probabilities the share of positives, the mean probability, or one over the other.
 
-    def counted(inputs: Inputs) -> Calibration:
-        return Calibration(inputs.grid.scores == "logit")
+    `places` are those of samples, positives and the sum of probabilities among what is counted.
+    """
 
-    def metric(name: str, row: int, bits: int) -> Metric:
-        def ratio(columns: Columns, inputs: Inputs) -> Ratio:
-            every = columns.of(counted(inputs))
-            samples, part = every[stretch], every[row * CALIBRATION_BINS + stretch]
-            return Ratio([(part, columns.one)], [((1 << bits) * samples, columns.one)])
+    def ratio(columns: Columns, inputs: Inputs) -> Ratio:
+        every = columns.of(counted(inputs))
+        samples, positives, expected = (every[place] for place in places)
+        part, whole = {
+            "observed": (positives, samples),
+            "expected": (expected, _PROBABILITY_UNITS * samples),
+            "o/e": (_PROBABILITY_UNITS * positives, expected),
+        }[kind]
+        return Ratio([(part, columns.one)], [(whole, columns.one)])
 
-        return Metric(
-            f"{name}:{stretch + 1}",
-            ratio,
-            lambda n: n << bits,
-            "no sample is in this stretch of probability",
-            lambda _: Finisher(resolution=2.0**-bits if bits else 0.0),
-            statistics=lambda inputs: (counted(inputs),),
-            probabilities=True,
+    kind = name.partition(":")[0]
+    exact = kind == "observed"
+    return Metric(
+        name,
+        ratio,
+        lambda n: n if exact else n * _PROBABILITY_UNITS,
+        "no sample is in this band of probabilities" + (", or all have 0" if kind == "o/e" else ""),
+        lambda _: Finisher(resolution=0.0 if exact else 1 / _PROBABILITY_UNITS),
+        proper=kind != "o/e",
+        statistics=lambda inputs: (counted(inputs),),
+        probabilities=True,
+    )
+
+
+_PROBABILITY_UNITS = 1 << PROBABILITY_BITS
+_OF_BANDS = ("observed", "expected", "o/e")
+
+
+def _calibration(inputs: Inputs) -> Calibration:
+    return Calibration(inputs.grid.scores == "logit")
+
+
+def _stretches() -> Iterator[Metric]:
+    """Of each of ten even stretches of probability."""
+    for number, kind in product(range(CALIBRATION_BINS), _OF_BANDS):
+        places = (number, CALIBRATION_BINS + number, 2 * CALIBRATION_BINS + number)
+        yield _of_band(f"{kind}:{number + 1}", _calibration, places)
+
+
+@lru_cache(maxsize=1024)
+def _band(name: str) -> Metric | None:
+    """A metric of a band that is named by its ends, such as "observed:0.01-0.02"; None for other names."""
+    kind, _, ends = name.partition(":")
+    low, dash, high = ends.partition("-")
+    try:
+        band = partial(Band, float(low), float(high))
+    except ValueError:
+        return None
+    if kind not in _OF_BANDS or not dash:
+        return None
+    if not 0.0 <= float(low) < float(high) <= 1.0:
+        raise ConfigError(
+            f"{ends} is no band of probabilities. Give its lower end and its upper end: {kind}:0.01-0.02."
         )
+    return _of_band(name, lambda inputs: band(inputs.grid.scores == "logit"), (0, 1, 2))
 
-    return metric("observed", 1, 0), metric("expected", 2, PROBABILITY_BITS)
+
+# The squares are released this many times as large, since they are small.
+_CALIBRATION_SCALE = 1 << 10
+
+
+def _miscalibration(columns: Columns, inputs: Inputs) -> Ratio:
+    """Σ_b (O_b − E_b)² over n²: the observed and expected positives of ten even stretches of probability."""
+    every = columns.of(_calibration(inputs))
+    bins = range(CALIBRATION_BINS)
+    off = [_PROBABILITY_UNITS * every[CALIBRATION_BINS + one] - every[2 * CALIBRATION_BINS + one] for one in bins]
+    first = columns.sums(_calibration(inputs), [0], [CALIBRATION_BINS])
+    return Ratio(
+        [(_CALIBRATION_SCALE * each, each) for each in off], [(_PROBABILITY_UNITS * first, _PROBABILITY_UNITS * first)]
+    )
 
 
 def _both_rates(cells: Cells, twice: int) -> Ratio:
@@ -539,7 +640,7 @@ def _within_targets(inputs: Inputs) -> Finisher:
 
 
 def _survival(inputs: Inputs) -> Survival:
-    return Survival(inputs.grid, *inputs.targets)
+    return Survival(inputs.grid, *inputs.targets, coarse=inputs.coarse)
 
 
 def _concordance(columns: Columns, inputs: Inputs) -> Ratio:
@@ -549,7 +650,7 @@ def _concordance(columns: Columns, inputs: Inputs) -> Ratio:
     events = columns.sums(counted, range(cells), range(1, cells + 1))
     beaten = columns.sums(counted, range(cells, 2 * cells), range(cells + 1, 2 * cells + 1))
     at_a_time = columns.sums(counted, range(0, cells, risks), range(risks, cells + 1, risks))
-    last = 2 * cells + TIME_STEPS
+    last = 2 * cells + counted.times
     at_risk = columns.sums(counted, range(2 * cells, last), range(2 * cells + 1, last + 1))
     return Ratio([(events, beaten)], [(at_a_time, 2 * at_risk)])
 
@@ -578,12 +679,12 @@ def _among_parties(
     """A number about the parties' own AUCs, each weighted by one over its variance."""
     return Metric(
         name,
-        lambda columns, inputs: ratio(columns.of(OwnAuc(inputs.grid)), columns.one),
+        lambda columns, inputs: ratio(columns.of(OwnAuc(inputs.grid, inputs.every)), columns.one),
         bound,
         "no party has two samples of each class",
         finish,
         histogram="grid",
-        statistics=lambda inputs: (OwnAuc(inputs.grid),),
+        statistics=lambda inputs: (OwnAuc(inputs.grid, inputs.every),),
     )
 
 
@@ -618,6 +719,13 @@ _ENTRIES = (
     _f("f1", 2, 1, 1),
     _f("f2", 5, 4, 1),
     _f("f0.5", 5, 1, 4),
+    _gap("accuracy-gap", lambda c: (c.tp + c.tn, c.samples), "accuracy", "one of the groups has no samples"),
+    _gap(
+        "precision-gap", lambda c: (c.tp, c.tp + c.fp), "precision", "of one group no sample scores above the threshold"
+    ),
+    _gap("recall-gap", lambda c: (c.tp, c.positives), "recall", "no sample of one group is positive"),
+    _gap("specificity-gap", lambda c: (c.tn, c.negatives), "specificity", "no sample of one group is negative"),
+    _gap("called-gap", lambda c: (c.tp + c.fp, c.samples), "accuracy", "one of the groups has no samples"),
     _at_threshold("balanced-accuracy", lambda c: _both_rates(c, 2), lambda n: n * n // 2, _ONE_CLASS),
     _at_threshold(
         "youden-j",
@@ -696,7 +804,18 @@ _ENTRIES = (
         lambda n: n * n << 49,
         lambda inputs: BeyondChance(parties=max(inputs.parties, 1)),
     ),
-    *(metric for stretch in range(CALIBRATION_BINS) for metric in _calibrated(stretch)),
+    *_stretches(),
+    Metric(
+        "calibration-error",
+        _miscalibration,
+        lambda n: n * n * _CALIBRATION_SCALE << 2 * PROBABILITY_BITS,
+        _NO_SAMPLES,
+        lambda _: Finisher(scale=1 / sqrt(_CALIBRATION_SCALE), root=True, resolution=1e-8),
+        proper=False,
+        statistics=lambda inputs: (_calibration(inputs),),
+        probabilities=True,
+        most=_CALIBRATION_SCALE,
+    ),
     _mean_loss("brier", 1),
     _mean_loss("log-loss", LARGEST_LOG_LOSS),
     Metric(
@@ -754,7 +873,10 @@ class Spec:
 
     @property
     def metric(self) -> Metric:
-        return METRICS[self.name]
+        found = METRICS.get(self.name) or _band(self.name)
+        if found is None:
+            raise ConfigError(f"There is no metric {self.name!r}. Choose among: {NAMES}.")
+        return found
 
     def __str__(self) -> str:
         return self.name if self.threshold is None else f"{self.name}@{self.threshold!r}"
@@ -785,9 +907,7 @@ def parse_spec(text: str) -> Spec:
     'accuracy@0.5'
     """
     name, at, behind = text.strip().partition("@")
-    if name not in METRICS:
-        raise ConfigError(f"There is no metric {name!r}. Choose among: {NAMES}.")
-    if not METRICS[name].threshold:
+    if not Spec(name).metric.threshold:
         if at:
             raise ConfigError(f"{name} takes no threshold. Leave out what follows the @.")
         return Spec(name)

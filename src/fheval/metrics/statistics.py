@@ -120,6 +120,9 @@ class Values:
 # 160 steps of time, and twice that with 80; a hundred steps of scores add nothing to it.
 TIME_STEPS = 160
 MOST_RISK_STEPS = 100
+# Of resamples, which tell how C scatters about its value.
+COARSE_TIME_STEPS = 20
+MOST_COARSE_RISK_STEPS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +137,14 @@ class Survival:
     grid: Grid
     low: float
     high: float
+    coarse: bool = False
     task: Task = "survival"
     bits: int = 1
+
+    @property
+    def times(self) -> int:
+        """How many steps of time there are."""
+        return COARSE_TIME_STEPS if self.coarse else TIME_STEPS
 
     @property
     def risks(self) -> int:
@@ -144,22 +153,22 @@ class Survival:
 
     @property
     def _together(self) -> int:
-        return -(-(len(self.grid) - 1) // MOST_RISK_STEPS)
+        return -(-(len(self.grid) - 1) // (MOST_COARSE_RISK_STEPS if self.coarse else MOST_RISK_STEPS))
 
     @property
     def cells(self) -> int:
-        return TIME_STEPS * self.risks
+        return self.times * self.risks
 
     @property
     def width(self) -> int:
-        return 2 * self.cells + TIME_STEPS
+        return 2 * self.cells + self.times
 
     def tally(self, rows: Rows, weights: Weights) -> Integers:
         step = np.abs(rows.labels) - self.low
-        times = np.clip((step * (TIME_STEPS / (self.high - self.low))).astype(np.intp), 0, TIME_STEPS - 1)
+        times = np.clip((step * (self.times / (self.high - self.low))).astype(np.intp), 0, self.times - 1)
         keys = times * self.risks + bin_numbers(self.grid, rows.scores) // self._together
         event = rows.labels > 0
-        shape = (len(weights), TIME_STEPS, self.risks)
+        shape = (len(weights), self.times, self.risks)
         everyone = weighted_histogram(keys, self.cells, weights).reshape(shape)
         events = weighted_histogram(keys[event], self.cells, weights[:, event])
         later = everyone[:, ::-1].cumsum(axis=1)[:, ::-1] - events.reshape(shape)
@@ -192,6 +201,24 @@ class Calibration:
             parts = (own, own * (rows.labels == 1), own * units)
             counted[line] = np.concatenate([np.bincount(bins, part, CALIBRATION_BINS) for part in parts])
         return counted
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Of the samples whose probability is above `low` and at most `high`, or 0 if `low` is: the same three numbers."""
+
+    low: float
+    high: float
+    logits: bool
+    task: Task = "binary"
+    width: int = 3
+    bits: int = PROBABILITY_BITS
+
+    def tally(self, rows: Rows, weights: Weights) -> Integers:
+        probabilities = rows.probabilities(logits=self.logits)
+        inside = (probabilities <= self.high) & ((probabilities > self.low) | (self.low == 0.0))
+        units = np.rint(probabilities * (1 << PROBABILITY_BITS))
+        return weighted_sums([inside, inside & (rows.labels == 1), inside * units], weights)
 
 
 @dataclass(frozen=True, slots=True)

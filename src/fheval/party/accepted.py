@@ -79,13 +79,26 @@ class Acceptance(Message, frozen=True, kw_only=True):
         return DataSet(Path(self.data), self.columns)
 
 
+# What the default decision points keep below for nearly all scores (docs/grids.md).
+LARGEST_BINNING = 1e-3
+
+
 class Facts(Message, frozen=True, kw_only=True):
-    """What the operator is told of a preparation; `version` tells the file from a later one."""
+    """What the operator, and nobody else, is told of a preparation; `version` tells the file from a later one.
+
+    `binning` is how far the study's decision points take the AUC of these very rows from its exact value.
+    """
 
     version: Version
     rows: int
     clipped: int
     at: datetime
+    binning: float | None = None
+
+    @property
+    def fits_badly(self) -> bool:
+        """Whether the decision points should be others, as far as these rows are concerned."""
+        return self.binning is not None and self.binning > LARGEST_BINNING
 
     def __repr__(self) -> str:
         return "<facts of a preparation>"

@@ -57,7 +57,7 @@ def prepare(
                 raise InputError(f"{data.path}: the file changed while it was read. It is read again.")
             on_round()
 
-    facts = Facts(version=version, rows=first.rows, clipped=first.clipped, at=now)
+    facts = Facts(version=version, rows=first.rows, clipped=first.clipped, at=now, binning=data.binning(study))
     studies.replace_rounds(study, counted(), facts)
     return facts
 

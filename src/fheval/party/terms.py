@@ -43,7 +43,7 @@ def releases_of(study: Study) -> int:
 
     The resamples behind an interval are not counted: they scatter far wider than the rounding of the release.
     """
-    return len(study.evaluations(study.groups) if study.release == "ratios" else study.slices(study.groups))
+    return study.number_of_evaluations() if study.release == "ratios" else study.number_of_slices()
 
 
 def _refused(what: str) -> RemoteProtocolError:

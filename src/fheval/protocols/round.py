@@ -19,7 +19,9 @@ from enum import Enum
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from hashlib import sha256
-from typing import Any
+from itertools import combinations
+from math import comb
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -127,23 +129,39 @@ class Denominator(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One ratio of every line of a table: its form, and how the factors of its products follow from the line.
+    """One ratio of lines of a table: its form, and how the factors of its products follow from a line.
 
-    One that is not `resampled` is asked of the data alone, and not of their resamples.
+    It is `of` every line, of the data alone, or of their resamples alone; the latter follows a reading of the data,
+    and its denominators scatter about those. A reading of `pairs` finds the lines of two groups behind one another, and
+    is asked of every two groups.
     """
 
     form: Form
     left: LinearMap
     right: LinearMap
-    resampled: bool = True
+    of: Literal["every", "data", "resamples"] = "every"
+    pairs: bool = False
+
+    @property
+    def below(self) -> tuple[LinearMap, ...]:
+        """The maps of its denominator."""
+        rows = range(self.form.numerator, self.form.terms)
+        return tuple(side[row] for row in rows for side in (self.left, self.right))
+
+    @property
+    def reach(self) -> int:
+        """How long a line is at least that it reads."""
+        return max(self.left.reach, self.right.reach)
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A table that every party counts, and what is read from it.
 
     It has `width` columns, and for each of so many `slices` of the data one line for the data themselves and one for
-    each of their resamples, `lines` in all. What readings find in column `width` is the constant one, which nobody
-    uploads. No number of it, summed over all parties, has more than so many `bits`.
+    each of their resamples, `lines` in all. Where the data are counted more finely than their resamples, the lines of
+    the data have `first` columns, and stand before all others. Slices are of everyone and of each of so many `groups`,
+    and so on. Behind its last column every line has the constant one, which nobody uploads. No number of the table,
+    summed over all parties, has more than so many `bits`.
     """
 
     width: int
@@ -151,37 +169,64 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     slices: int = 1
     lines: int = 1
     readings: tuple[Reading, ...]
+    first: int = 0
+    groups: int = 0
+
+    def __post_init__(self) -> None:
+        if self.first and any(each.of == "every" for each in self.readings):
+            raise FormError("Lines of different lengths cannot be read alike. Ask the sender for the round again.")
 
     @property
     def size(self) -> int:
         """How many integers the table has."""
-        return self.slices * self.lines * self.width
+        return self.slices * ((self.first or self.width) + (self.lines - 1) * self.width)
 
     @property
     def forms(self) -> tuple[Form, ...]:
         """One for each reading and line, in this order."""
         return tuple(each.form for each in self.readings for _ in range(self.lines_read(each)))
 
+    def lines_of(self, reading: Reading) -> range:
+        """Which lines of a slice are read; the data are line 0."""
+        return range(reading.of == "resamples", 1 if reading.of == "data" else self.lines)
+
+    def sources(self, reading: Reading) -> list[tuple[int, ...]]:
+        """Of which slice each line is read, or of which two."""
+        if not reading.pairs:
+            return [(number,) for number in range(self.slices)]
+        firsts = range(0, self.slices, 1 + self.groups)
+        return [(one + a, one + b) for one in firsts for a, b in combinations(range(1, 1 + self.groups), 2)]
+
     def lines_read(self, reading: Reading) -> int:
-        return self.slices * (self.lines if reading.resampled else 1)
+        """How many lines are read in all, without listing them: a description may ask for very many."""
+        pairs = self.slices // (1 + self.groups) * comb(self.groups, 2)
+        return (pairs if reading.pairs else self.slices) * len(self.lines_of(reading))
 
     @property
     def denominators(self) -> tuple[Denominator, ...]:
         """Which denominator each form has: readings with the same maps below the line have the same."""
-        kinds: dict[tuple[LinearMap, ...], int] = {}
+        kinds: dict[tuple[tuple[LinearMap, ...], tuple[int, ...]], int] = {}
+        of_resamples: dict[tuple[LinearMap, ...], tuple[LinearMap, ...]] = {}
         found = []
-        for each in self.readings:
-            below = range(each.form.numerator, each.form.terms)
-            maps = tuple(side[row] for row in below for side in (each.left, each.right))
-            kind = kinds.setdefault(maps, len(kinds))
-            lines = range(self.lines if each.resampled else 1)
-            found += [Denominator(kind * self.slices + one, line) for one in range(self.slices) for line in lines]
+        for before, each in zip((None, *self.readings), self.readings, strict=False):
+            below = each.below
+            if each.of == "resamples" and before is not None:
+                below = before.below
+                if of_resamples.setdefault(below, each.below) != each.below:
+                    raise LocalProtocolError("Resamples have two denominators where the data have one.")
+            for where in self.sources(each):
+                kind = kinds.setdefault((below, where), len(kinds))
+                found += [Denominator(kind, line) for line in self.lines_of(each)]
         return tuple(found)
 
     @property
     def has_ones(self) -> bool:
         """Whether any factor takes the constant one."""
-        return max(side.reach for each in self.readings for side in (each.left, each.right)) > self.width
+        return any(each.reach > self._width_for(each) for each in self.readings)
+
+    def _width_for(self, reading: Reading) -> int:
+        width = self.first or self.width if reading.of == "data" else self.width
+        return 2 * width if reading.pairs else width
 
     def factors(self, table: IntegerTable) -> tuple[IntegerVector, IntegerVector]:
         """The left and the right factors of all products, form by form, of one party.
@@ -198,22 +243,36 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         return self._factors(table, one, lambda each, lines: each.of_residues(lines, modulus))
 
     def _factors(self, table: Any, one: int, apply: Callable[[LinearMap, Any], Any]) -> tuple[Any, Any]:
-        everything: Any = table.reshape(-1, self.width)
-        if self.has_ones:
-            everything = np.append(everything, np.full((len(everything), 1), one, dtype=everything.dtype), axis=1)
         factors: list[tuple[Any, Any]] = [(None, None)] * len(self.readings)
-        for resampled, lines in ((True, everything), (False, everything[:: self.lines])):
-            # Without resamples all are read from the same lines, at once.
-            chosen = [n for n, each in enumerate(self.readings) if (each.resampled or self.lines == 1) is resampled]
-            if chosen:
-                mine = [self.readings[number] for number in chosen]
-                ends = np.cumsum([each.form.terms for each in mine] * 2)[:-1]
-                both = apply(_stacked((*(each.left for each in mine), *(each.right for each in mine))), lines)
-                parts = np.split(both, ends, axis=1)
-                for number, left, right in zip(chosen, parts[: len(mine)], parts[len(mine) :], strict=True):
-                    factors[number] = (left.reshape(-1), right.reshape(-1))
+        # Without resamples all are read from the same lines, at once.
+        kinds = [("data" if self.lines == 1 else each.of, each.pairs) for each in self.readings]
+        for kind in dict.fromkeys(kinds):
+            chosen = [number for number, each in enumerate(kinds) if each == kind]
+            mine = [self.readings[number] for number in chosen]
+            lines = self._lines(table, mine[0])
+            lines = np.append(lines, np.full((len(lines), 1), one, dtype=lines.dtype), axis=1)
+            ends = np.cumsum([each.form.terms for each in mine] * 2)[:-1]
+            both = apply(_stacked((*(each.left for each in mine), *(each.right for each in mine))), lines)
+            parts = np.split(both, ends, axis=1)
+            for number, left, right in zip(chosen, parts[: len(mine)], parts[len(mine) :], strict=True):
+                factors[number] = (left.reshape(-1), right.reshape(-1))
         lefts, rights = zip(*factors, strict=True)
         return np.concatenate(lefts), np.concatenate(rights)
+
+    def _lines(self, table: Any, reading: Reading) -> Any:
+        """The lines that a reading is of, one below the other; those of two groups behind one another."""
+        everything = table.reshape(-1)
+        if not self.first:
+            read = self.lines_of(reading)
+            lines = everything.reshape(self.slices, self.lines, self.width)[:, read.start : read.stop]
+        elif reading.of == "data":
+            lines = everything[: self.slices * self.first].reshape(self.slices, 1, self.first)
+        else:
+            lines = everything[self.slices * self.first :].reshape(self.slices, self.lines - 1, self.width)
+        if reading.pairs:
+            where = np.array(self.sources(reading), dtype=np.intp).reshape(-1, 2)
+            lines = np.concatenate([lines[where[:, 0]], lines[where[:, 1]]], axis=2)
+        return lines.reshape(-1, lines.shape[2])
 
 
 @lru_cache(maxsize=64)
@@ -223,7 +282,10 @@ def _stacked(maps: tuple[LinearMap, ...]) -> LinearMap:
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """One party's private table of counts, shape (slices·lines, width), and what it declares of its groups."""
+    """One party's private table of counts, and what it declares of its groups.
+
+    Its shape is (slices·lines, width) or, where lines have different lengths, one line of all of them.
+    """
 
     table: IntegerTable = field(repr=False)
     declared: IntegerVector | None = field(default=None, repr=False)
@@ -318,15 +380,14 @@ class Round:
         """Which forms are read from these slices."""
         if self.batch is None:
             raise LocalProtocolError("A round of counts has no forms.")
-        if not self.groups:
-            return list(range(len(self.forms)))
+        published = set(self.slices_of(groups, self.batch.slices))
         found: list[int] = []
         first = 0
         for each in self.batch.readings:
-            lines = self.batch.lines_read(each) // self.batch.slices
-            for one in self.slices_of(groups, self.batch.slices):
-                found += range(first + one * lines, first + (one + 1) * lines)
-            first += self.batch.slices * lines
+            lines = len(self.batch.lines_of(each))
+            for where in self.batch.sources(each):
+                found += range(first, first + lines) if published.issuperset(where) else ()
+                first += lines
         return found
 
     def factors(self, own: Contribution) -> tuple[IntegerVector, IntegerVector]:
