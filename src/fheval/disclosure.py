@@ -459,9 +459,9 @@ def _terms(study: Study) -> Iterator[str]:
     if study.most_rows_per_party is not None:
         rows += f", {study.least_rows_per_party:,} to {study.most_rows_per_party:,} from each"
     yield f"At least {study.minimum_cohort} parties take part, with {rows}."
-    led = _listed(study.leaders) if study.leaders else "any member that the aggregator picks"
+    named = _listed(study.leaders) if study.leaders else "any member that the aggregator picks"
     checked = f" {_listed(study.checkers)} open the result as well, and check it." if study.checkers else ""
-    yield f"Rounds are led by {led}, who makes the keys and must not work together with the aggregator.{checked}"
+    yield protocol.keepers_in_words(named, len(study.leaders), study.options) + checked
     often = "once" if study.rounds == 1 else f"{study.rounds} times"
     if study.every is not None:
         often += f", with {_time(study.every)} in between"

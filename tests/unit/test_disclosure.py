@@ -192,6 +192,16 @@ def test_a_study_that_says_ratios_and_gives_counts_is_refused() -> None:
     )
 
 
+def test_a_committee_in_words() -> None:
+    """Nobody leads it, whether or not there are spares."""
+    named = "ash", "birch", "cedar", "elm"
+    for leaders, seats in ((named[:3], "ash, birch and cedar"), (named, "the first 3 that are there of ash, birch")):
+        told = " ".join(study_in_words(Study.of(name="together", protocol="committee", leaders=leaders)))
+        assert f"The committee is {seats}" in told
+        assert "unless all 3 of them work together" in told
+        assert "led by" not in told
+
+
 def test_in_words() -> None:
     study = a_study(["auc", "recall@0.3"], name="sepsis", models=["old", "new"], interval=0.95, least_rows=5000)
     told = " ".join(study_in_words(study))

@@ -473,6 +473,10 @@ class Protocol(ABC):
         """How many keepers a round has, under these options of the study."""
         return 1
 
+    def keepers_in_words(self, named: str, count: int, options: Sequence[tuple[str, OptionValue]]) -> str:  # noqa: ARG002
+        """For people: who makes keys, of `count` whom a study names, and whom they must not work together with."""
+        return f"Rounds are led by {named}, who makes the keys and must not work together with the aggregator."
+
     def require_named(self, named: Sequence[str], options: Sequence[tuple[str, OptionValue]]) -> None:
         """Refuse a study that leaves it to the aggregator who the members of a committee are."""
         wanted = self.keepers_wanted(options)

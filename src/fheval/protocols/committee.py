@@ -310,6 +310,14 @@ class Committee(Protocol):
     def keepers_wanted(self, options: Sequence[tuple[str, OptionValue]]) -> int:
         return int(dict(options).get(SIZE.name, SIZE.default))
 
+    def keepers_in_words(self, named: str, count: int, options: Sequence[tuple[str, OptionValue]]) -> str:
+        wanted = self.keepers_wanted(options)
+        seats = named if count == wanted else f"the first {wanted} that are there of {named}"
+        return (
+            f"The committee is {seats}, each with keys of its own: nothing shows but the result, unless all {wanted} "
+            "of them work together with the aggregator."
+        )
+
     def tellers(self, round_: Round) -> tuple[str, ...]:
         return members_of(round_)
 
