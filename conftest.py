@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from importlib.util import find_spec
+from typing import Any
 
 from hypothesis import settings
 
@@ -24,3 +25,13 @@ try:
     import openfhe  # noqa: F401  (where it is installed it may still not load)
 except ImportError:
     collect_ignore.append("src/fheval/engines/openfhe")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What rounds took over each transport, side by side."""
+    properties = [each.user_properties for each in terminalreporter.getreports("passed")]
+    times = [words for each in properties for name, words in each if name == "round time"]
+    if times:
+        terminalreporter.section("what a round took")
+        for words in times:
+            terminalreporter.write_line(words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ MEMBERS = ("alder", "birch", "cedar", "dogwood", "elm")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
     studies = {
         "padded": 'protocol = "padded"\ndecision_points = 1000\n',
+        "committee": 'protocol = "committee"\ndecision_points = 1000\nleaders = ["alder", "birch", "cedar"]\n',
         "verified": 'protocol = "padded-verified"\ngrid = "even"\ndecision_points = 100\n',
         "told": (
             'protocol = "padded-verified"\ngrid = "even"\ndecision_points = 100\nprecision = 1e-3\n'
@@ -43,21 +44,20 @@ def ended_everywhere(running: Loopback, summary: dict[str, Any]) -> set[float]:
     return {each["auc"] for each in latest}
 
 
-def test_a_round_takes_a_second(running: Loopback, capsys: pytest.CaptureFixture[str]) -> None:
-    """The first one makes keys, the next ones use them again."""
+@pytest.mark.parametrize("study", ["padded", "committee"])
+def test_a_round_takes_seconds(running: Loopback, record_property: Callable[[str, object], None], study: str) -> None:
+    """The first one makes keys, the next ones use them again; what they took is shown at the end, beside Flower's."""
     took = []
     for _ in range(3):
-        summary = running.evaluate("--study", "padded")
+        summary = running.evaluate("--study", study)
         assert sorted(summary["confirmed"]) == sorted(MEMBERS)
         (released,) = ended_everywhere(running, summary)
         assert 0.5 < released < 1
         took.append(summary["seconds"]["total"])
-    with capsys.disabled():
-        print(
-            f"\ndirect, five members: {took[0]:.2f} s with new keys, then {', '.join(f'{t:.2f} s' for t in took[1:])}"
-        )
-    # A second on an idle machine; this one may be busy.
-    assert min(took[1:]) < 5
+    again = " and ".join(f"{seconds:.2f} s" for seconds in took[1:])
+    record_property("round time", f"direct, five members, {study}: {took[0]:.2f} s with new keys, then {again}")
+    # One and three seconds on an idle machine; this one may be busy.
+    assert min(took[1:]) < 10
 
 
 def test_padded_verified_gives_the_pooled_auc(running: Loopback) -> None:
@@ -91,7 +91,7 @@ def test_the_status_names_members_studies_and_the_last_round(running: Loopback) 
     found = status(running)
     assert [each["member"] for each in found["members"]] == sorted(MEMBERS)
     assert all(each["since"] and abs(each["clock"]) < 5 for each in found["members"])
-    assert found["studies"] == ["padded", "told", "verified"]
+    assert found["studies"] == ["committee", "padded", "told", "verified"]
     assert found["last"]["round"] == running.rounds(MEMBERS[0])[-1]["round"]
 
 
