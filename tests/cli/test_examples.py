@@ -46,9 +46,8 @@ def commands() -> Iterator[tuple[str, str]]:
         command = Deferred(name, module, summary).load()
         for each in (command, *getattr(command, "commands", {}).values()):
             for line in (each.epilog or "").splitlines():
-                for part in line.removeprefix("Example: ").split("  ·  "):
-                    if part.strip().startswith("fheval "):
-                        yield "--help", part.strip()
+                if line.removeprefix("Example: ").startswith("fheval "):
+                    yield "--help", line.removeprefix("Example: ").strip()
 
 
 COMMANDS = list(dict.fromkeys(commands()))

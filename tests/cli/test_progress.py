@@ -63,3 +63,10 @@ def test_a_round_counts_parties_and_never_more_than_there_are(monkeypatch: pytes
         (2, "Round: the aggregator answers"),
         (2, "Round: the aggregator answers"),
     ]
+
+
+def test_a_study_that_takes_seconds_to_check_shows_that_it_is_being_checked(tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    study.write_text('name = "s"\nmetrics = ["auc"]\nreveals = "counts"\n')
+    _, shown = on_terminal(["study", "check", str(study)])
+    assert "What the numbers give away" in shown

@@ -119,6 +119,8 @@ def a_member_alone(member: Desk, two_models: bytes) -> Iterator[str]:
     yield (line := "fheval party up --kit ./kit/transport --vault /run/fheval/vault.sock --hub hub.example.org:9092")
     stopped(member.start(line, "Connected to", socket="./kit/vault/vault.sock"))
     stopped(vault)
+    yield (line := "fheval consortium update ./kit consortium.fhev")
+    member.run(line)
     yield (line := "fheval vault up member.toml --connect")
     stopped(member.start(line, "Connected to"))
     yield (line := "fheval vault reset-budget --kit ./kit --lineage sepsis-icu --reason 'only patients of 2027 now'")
@@ -160,9 +162,13 @@ def an_authority(desk: Desk, study: bytes) -> Iterator[str]:
     """A consortium whose kits are made one by one, from an empty folder."""
     yield (line := "fheval consortium init ./authority --name 'Sepsis study'")
     of_authority = _spoken(desk.run(line))
-    for name in ("hospital-a", "hospital-c", "hospital-d"):
-        desk.run(f"fheval consortium enroll ./authority {name}")
-    of_request = _spoken(desk.run("fheval consortium request ./kit hospital-b --out request.fhev"))
+    yield (line := "fheval consortium enroll ./authority hospital-a")
+    desk.run(line)
+    for letter in "cdef":
+        desk.run(f"fheval consortium enroll ./authority hospital-{letter}")
+    yield (line := "fheval consortium request ./kit hospital-b --out hospital-b.fhev")
+    of_request = _spoken(desk.run(line))
+    desk.run("cp hospital-b.fhev request.fhev")
     yield (line := "fheval consortium show request.fhev")
     assert of_request in desk.run(line)
     desk.fingerprint = of_request
@@ -173,7 +179,9 @@ def an_authority(desk: Desk, study: bytes) -> Iterator[str]:
     desk.run(line)
     yield (line := "fheval consortium enroll ./authority hub --aggregator hub.example.org --aggregator 192.0.2.7")
     desk.run(line)
-    desk.run("fheval consortium policy ./authority && cp ./authority/policy.fhev .")
+    yield (line := "fheval consortium policy ./authority --minimum-cohort 5")
+    desk.run(line)
+    desk.run("cp ./authority/policy.fhev .")
     desk.fingerprint = of_authority
     yield (line := "fheval consortium accept ./kit reply.fhev --authority 12ab-34cd-…")
     desk.run(line)
@@ -188,7 +196,7 @@ def an_authority(desk: Desk, study: bytes) -> Iterator[str]:
     yield (line := "fheval consortium policy ./authority --remove hospital-c")
     desk.run(line)
     yield (line := "fheval consortium list ./authority --json -")
-    assert json.loads(desk.run(line))["policy"]["members"] == ["hospital-a", "hospital-b", "hospital-d"]
+    assert json.loads(desk.run(line))["policy"]["members"] == [f"hospital-{letter}" for letter in "abdef"]
 
 
 def one_bulletin(desk: Desk, requests: Follower) -> Iterator[str]:

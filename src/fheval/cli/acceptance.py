@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from fheval.cli.fingerprints import heard_authority
+from fheval.cli.study import told_of
 from fheval.cli.vault_views import binning_for_operator
 from fheval.consortium import Kit, check_study, load_kit
 from fheval.consortium.bulletin import bulletin_version, read_bulletin, take_bulletin
@@ -19,7 +20,6 @@ from fheval.consortium.files import read_public, replace_public
 from fheval.consortium.kit import CERTIFICATE, kept_study
 from fheval.consortium.records import check_name
 from fheval.consortium.signed_study import open_study
-from fheval.disclosure import disclosed_by, disclosure_in_words, study_in_words
 from fheval.errors import ConfigError
 from fheval.party.accepted import Acceptance, AcceptedStudies
 from fheval.party.columns import StudyColumns
@@ -77,7 +77,7 @@ def offer(files: VaultFiles, member: Kit, acceptance: Acceptance, *, yes: bool) 
     acceptance.columns.translate(asked)
     data = Path(acceptance.data)
     console = Console(highlight=False)
-    for sentence in (*study_in_words(asked), *disclosure_in_words(disclosed_by(asked))):
+    for sentence in told_of(asked):
         console.print(sentence, markup=False)
     console.print(f"It would be answered from {data}, which counts as {acceptance.lineage}.", markup=False)
     if not yes and not _confirmed(f"Shall the vault of {member.identity.name} answer this study?"):

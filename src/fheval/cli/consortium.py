@@ -14,6 +14,8 @@ import typer
 from fheval.cli import check_target, write_json
 from fheval.cli.consortium_views import overview, show_overview
 from fheval.cli.fingerprints import heard as heard_fingerprint
+from fheval.cli.progress import waiting
+from fheval.cli.study import DISCLOSING, told_of
 from fheval.consortium import enrolment, install_policy, install_study
 from fheval.consortium.authority import Authority, create_authority, import_authority, load_authority
 from fheval.consortium.bulletin import admit, checked_request, is_bulletin, make_bulletin, take_bulletin
@@ -22,7 +24,6 @@ from fheval.consortium.hub_request import make_hub_request, request_name
 from fheval.consortium.kit import SERVER_KEY
 from fheval.consortium.policy import Rules
 from fheval.consortium.signed_study import is_signed_study
-from fheval.disclosure import disclosed_by, disclosure_in_words, study_in_words
 from fheval.errors import ConfigError
 from fheval.study import Study
 
@@ -67,9 +68,9 @@ def init(
 
 
 @app.command(
-    epilog="Examples: fheval consortium enroll ./authority hospital-a  ·  "
+    epilog="Examples:\n\nfheval consortium enroll ./authority hospital-a\n\n"
     "fheval consortium enroll ./authority hospital-b --request request.fhev --fingerprint 12ab-34cd-… "
-    "--out reply.fhev  ·  "
+    "--out reply.fhev\n\n"
     "fheval consortium enroll ./authority hub --aggregator hub.example.org --aggregator 192.0.2.7"
 )
 def enroll(
@@ -169,7 +170,7 @@ def _enroll_request(
 
 
 @app.command(
-    epilog="Examples: fheval consortium request ./kit hospital-b --out hospital-b.fhev  ·  "
+    epilog="Examples:\n\nfheval consortium request ./kit hospital-b --out hospital-b.fhev\n\n"
     "fheval consortium request ./hub hub --aggregator hub.example.org:9092 --out hub.fhev"
 )
 def request(
@@ -225,8 +226,8 @@ def accept(
 
 
 @app.command(
-    epilog="Examples: fheval consortium update ./kit consortium.fhev  ·  "
-    "fheval consortium update ./kit policy.fhev  ·  fheval consortium update ./hub sepsis-2026.fhev"
+    epilog="Examples:\n\nfheval consortium update ./kit consortium.fhev\n\n"
+    "fheval consortium update ./kit policy.fhev\n\nfheval consortium update ./hub sepsis-2026.fhev"
 )
 def update(
     kit_directory: KitDirectory,
@@ -286,7 +287,8 @@ def publish(
     checked = [checked_request(authority, each, fingerprints, renew=renew) for each in data]
     admissions = [each for each in checked if each is not None]
     if admissions:
-        admit(authority, admissions, now=_now(), days=valid_days)
+        with waiting("Enrolling", quiet=False):
+            admit(authority, admissions, now=_now(), days=valid_days)
     rules = _rules(
         authority,
         minimum_cohort=minimum_cohort,
@@ -298,8 +300,9 @@ def publish(
     if current is None or remove or current.rules != rules or list(current.members) != authority.members():
         current = authority.sign_next_policy(rules, now=_now(), days=valid_days, remove=remove or [])
     for each in asked:
-        signed, _ = authority.sign_study(each)
-        for sentence in (*study_in_words(signed), *disclosure_in_words(disclosed_by(signed))):
+        with waiting(DISCLOSING, quiet=False):
+            signed, _ = authority.sign_study(each)
+        for sentence in told_of(signed):
             typer.echo(sentence)
     replace_public(out, make_bulletin(authority))
     names = ", ".join(record.name for record in current.members)
@@ -346,8 +349,10 @@ def study(
     Every member decides by itself whether its vault answers; the aggregator chooses when, and nothing else.
     """
     authority = load_authority(directory)
-    asked, signed = authority.sign_study(Study.from_file(file))
-    for sentence in (*study_in_words(asked), *disclosure_in_words(disclosed_by(asked))):
+    read = Study.from_file(file)
+    with waiting(DISCLOSING, quiet=False):
+        asked, signed = authority.sign_study(read)
+    for sentence in told_of(asked):
         typer.echo(sentence)
     made = out or directory / "studies" / f"{asked.name}.fhev"
     if out is not None:
@@ -358,7 +363,7 @@ def study(
 
 
 @app.command(
-    epilog="Examples: fheval consortium policy ./authority --minimum-cohort 5  ·  "
+    epilog="Examples:\n\nfheval consortium policy ./authority --minimum-cohort 5\n\n"
     "fheval consortium policy ./authority --remove hospital-c"
 )
 def policy(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fheval.cli import REFUSED, STANDARD_OUTPUT, check_target, options, write_json
+from fheval.cli.progress import waiting
 from fheval.disclosure import disclosed_by, disclosure_in_words, study_in_words
 from fheval.errors import ConfigError
 from fheval.forecast import error_in_words, noise_forecast, noise_in_words
@@ -25,6 +26,9 @@ app = typer.Typer(
     help="What is asked and on what terms: begin a study, show it, check it.",
     epilog="Examples:\n\nfheval study new sepsis.toml\n\nfheval study check sepsis.toml",
 )
+
+# What a terminal shows meanwhile: with many numbers over the same rows it takes seconds.
+DISCLOSING = "What the numbers give away"
 
 TEMPLATE = """\
 # A study: what is asked and on what terms, fixed before anyone counts. What is left out has the default of
@@ -93,8 +97,9 @@ def check(
     """
     check_target(json)
     study = Study.from_file(file)
-    found = disclosed_by(study, rows)
-    sizes = message_sizes(study, engine)
+    with waiting(DISCLOSING, quiet=False):
+        found = disclosed_by(study, rows)
+        sizes = message_sizes(study, engine)
     refused = found.reveals == "counts" and study.reveals == "ratios"
     if json is not None:
         content: dict[str, Any] = {
@@ -121,6 +126,13 @@ def check(
             typer.echo("It says so, and all who accept it agree.")
     if refused:
         raise typer.Exit(REFUSED)
+
+
+def told_of(study: Study) -> tuple[str, ...]:
+    """A study and what its numbers give away, in words, for whoever signs or accepts it."""
+    with waiting(DISCLOSING, quiet=False):
+        found = disclosed_by(study)
+    return *study_in_words(study), *disclosure_in_words(found)
 
 
 def message_sizes(study: Study, engine: str | None = None) -> dict[str, int]:
