@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from fheval import ConfigError, evaluate
+from fheval.errors import LocalProtocolError
 from fheval.evaluation.result import Estimate, _recentred, average
 from fheval.metrics.registry import parse_spec
+from fheval.protocols.padded import Layout
+from fheval.protocols.round import Denominator, FormError
+from fheval.secrets import SystemRandomness
 from fheval.study import Study
 from fheval_lab.clear import ClearEngine
 
@@ -97,3 +102,31 @@ def test_resamples_are_moved_as_far_as_the_value_and_not_beyond_the_ends() -> No
     assert _recentred(spec, [0.999, 0.99, 0.05], 0.9)[1:] == pytest.approx([1.0, 0.149])
     assert _recentred(spec, [0.9, 0.8], None) == [0.9, None]
     assert _recentred(spec, [None, 0.8], 0.9) == [None, None]
+
+
+def test_what_is_read_of_the_data_has_one_denominator_and_resamples_scatter_about_it() -> None:
+    """So that 1,000 points take no more primes than 100: every kind of denominator has to be hidden by itself."""
+    fine, coarse = Study.of(interval=0.95), Study.of(interval=0.95, decision_points=100)
+    value, *rest = fine.batch().denominators
+    *resamples, error, at_fewer_points = rest
+    assert value == error == at_fewer_points == Denominator(0, 0)
+    assert resamples == [Denominator(0, line) for line in range(1, 1 + fine.replicates)]
+    names = ("a", "b", "c")
+    primes = [
+        len(Layout.of(study.round(study.call(SystemRandomness(), engine="", parties=names, leader="a"))).primes)
+        for study in (fine, coarse)
+    ]
+    assert primes[0] == primes[1]
+
+
+def test_resamples_of_one_denominator_have_one_denominator() -> None:
+    """Numbers with one denominator are blinded alike: were they of two, their difference would give the scale away."""
+    batch = Study.of(metrics=["auc", "recall@0.3", "recall@0.5"], interval=0.95).batch()
+    *others, again = (number for number, each in enumerate(batch.readings) if each.of == "resamples")
+    wrong = replace(batch.readings[again], right=2 * batch.readings[again].right)
+    readings = (*batch.readings[:again], wrong, *batch.readings[again + 1 :])
+    assert len(others) == 2
+    with pytest.raises(LocalProtocolError, match="two denominators"):
+        _ = replace(batch, readings=readings).denominators
+    with pytest.raises(FormError, match="different lengths"):
+        replace(batch, readings=(replace(batch.readings[0], of="every"),))
