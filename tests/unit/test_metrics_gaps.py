@@ -13,7 +13,7 @@ from fheval import ConfigError, Result, Table, evaluate
 from fheval.evaluation.tally import tally_party
 from fheval.metrics.registry import METRICS
 from fheval.protocols.groups import SUPPRESSED
-from fheval.secrets import Secret, derive
+from fheval.secrets import Secret, SystemRandomness, derive
 from fheval.study import Study, StudyError
 from fheval_lab.clear import ClearEngine
 from keys_consortium import Consortium
@@ -140,9 +140,41 @@ def test_the_forms_of_a_difference_are_within_their_bounds() -> None:
         start += form.terms
 
 
+def test_only_pairs_of_published_groups_are_opened() -> None:
+    """Pads are given for these forms alone: of the others nobody can open anything."""
+    study = Study.of(metrics=["accuracy", "recall-gap"], models=["old", "new"], group_column="sex", groups=GROUPS)
+    round_ = study.round(study.call(SystemRandomness(), engine="", parties=("a", "b", "c"), leader="a"))
+    # Two models, of which each has four slices, then three pairs.
+    accuracies, pairs = 2 * 4, [("F", "M"), ("F", "X"), ("M", "X")]
+    for published in (GROUPS, ("F", "M"), ("M", "X"), ("X",), ()):
+        expected = [
+            accuracies + 3 * model + number
+            for model in range(2)
+            for number, pair in enumerate(pairs)
+            if set(pair) <= set(published)
+        ]
+        assert [form for form in round_.forms_of(published) if form >= accuracies] == expected
+
+
 @pytest.fixture(scope="module")
 def consortium(tmp_path_factory: pytest.TempPathFactory) -> Consortium:
     return make_consortium(tmp_path_factory.mktemp("gaps"))
+
+
+def written(party: Party) -> str:
+    lines = (f"{y},{s!r},{g}\n" for y, s, g in zip(*(each.tolist() for each in party), strict=True))
+    return "label,score,sex\n" + "".join(lines)
+
+
+def test_vaults_leave_small_groups_out(consortium: Consortium, tmp_path: Path) -> None:
+    """X is small, and F or M is left out with it, so that no two groups are compared."""
+    with running(tmp_path, consortium) as trial:
+        for name, party in zip(NAMES, parties(len(NAMES), (0.49, 0.49, 0.02)), strict=True):
+            trial.data(name).write_text(written(party))
+        study = trial.study(metrics=(f"recall-gap@{AT}",), group_column="sex", groups=GROUPS, max_samples=1 << 12)
+        trial.play(study)
+        for member in NAMES:
+            assert [(row.value, row.note) for row in trial.rows(member)] == [(None, SUPPRESSED)] * 3
 
 
 @pytest.mark.parametrize("protocol", PADDED)
@@ -150,8 +182,7 @@ def test_vaults_tell_the_same(consortium: Consortium, tmp_path: Path, protocol: 
     data = parties(len(NAMES))
     with running(tmp_path, consortium) as trial:
         for name, party in zip(NAMES, data, strict=True):
-            lines = (f"{y},{s!r},{g}\n" for y, s, g in zip(*(each.tolist() for each in party), strict=True))
-            trial.data(name).write_text("label,score,sex\n" + "".join(lines))
+            trial.data(name).write_text(written(party))
         metrics = tuple(f"{name}@{AT}" for name in GAPS)
         trial.play(trial.study(protocol, metrics=metrics, group_column="sex", groups=GROUPS, max_samples=1 << 12))
         for member in NAMES:
