@@ -115,6 +115,7 @@ def test_a_strategy_that_no_one_claims_to_catch_breaks_nothing() -> None:
     [
         ("padded", {"privacy", "counts"}),
         ("padded-verified", {"privacy", "small_field", "several_fields"}),
+        ("committee", {"privacy", "deviations"}),
         ("paper-semi-honest", {"privacy"}),
         ("paper-malicious", {"privacy", "guessing", "nudge"}),
     ],
