@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,6 +19,7 @@ from fheval.party import ledger, ledger_chain, sqlite_file
 from fheval.party.ledger import Ledger
 from fheval.party.messages import REFUSAL
 from fheval.party.sqlite_file import SqliteFile
+from fheval.party.steps import Steps
 from fheval.protocols.base import Stage
 from fuzz.ledgers import MEMBER, State, attack, make_state
 from keys_consortium import NOW
@@ -163,17 +165,57 @@ def test_a_lock_is_called_so(trial: Trial) -> None:
     other.close()
 
 
-@pytest.mark.parametrize("error", ["attempt to write a readonly database", "unable to open database file"])
-def test_what_sqlite_says_in_words(trial: Trial, error: str) -> None:
-    class Failing:
-        in_transaction = False
+class Failing:
+    """A connection to a database whose every statement fails."""
 
-        def execute(self, *_: object) -> None:
-            raise sqlite3.OperationalError(error)
+    in_transaction = False
 
-    file = SqliteFile(Failing(), trial.ledger_path(MEMBER), "ledger")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="read-only"), file.transaction():
+    def __init__(self, error: str) -> None:
+        self.error = error
+
+    def execute(self, *_: object) -> None:
+        raise sqlite3.OperationalError(self.error)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("attempt to write a readonly database", "read-only"),
+        ("unable to open database file", "read-only"),
+        ("disk I/O error", "The disk cannot read or write"),
+    ],
+)
+def test_what_sqlite_says_in_words(trial: Trial, error: str, words: str) -> None:
+    file = SqliteFile(Failing(error), trial.ledger_path(MEMBER), "ledger")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=words), file.transaction():
         pass
+
+
+@pytest.mark.parametrize("error", ["unable to open database file", "disk I/O error"])
+def test_an_error_on_a_disk_that_is_full_is_for_want_of_room(
+    trial: Trial, error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_bavail=0))
+    file = SqliteFile(Failing(error), trial.ledger_path(MEMBER), "ledger")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="The disk is full"), file.transaction():
+        pass
+
+
+def test_a_vault_without_memory_refuses_and_answers_later(
+    trial: Trial, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, round_, asked = played_until(trial, Stage.SUBMIT)
+    name = a_party(round_)
+
+    def none_left(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Steps, "submit", none_left)
+        assert trial.vaults[name].handle(asked[name]) == REFUSAL
+    assert "could not answer (MemoryError)" in caplog.text
+    assert trial.ledgers[name].releases(f"of-{name}") == 0
+    assert trial.vaults[name].handle(asked[name]) != REFUSAL
 
 
 def test_commands_say_that_a_ledger_is_damaged(

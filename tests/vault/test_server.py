@@ -345,43 +345,45 @@ def test_silent_connections_do_not_keep_others_out(path: Path, monkeypatch: pyte
         assert time.monotonic() - began < server.IDLE_SECONDS / 2
 
 
-def test_a_system_without_files_or_threads_does_not_end_the_vault(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_files_memory_or_threads_does_not_end_the_vault(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Exhausted:
         """A listener whose first connections cannot be taken."""
 
         def __init__(self, listener: socket.socket) -> None:
             self._listener = listener
-            self.left = 3
+            self.errors = [OSError(errno.EMFILE, "Too many open files"), MemoryError(), OSError(errno.ENOMEM, "None")]
 
         def __getattr__(self, name: str) -> object:
             return getattr(self._listener, name)
 
         def accept(self) -> tuple[socket.socket, object]:
-            self.left -= 1
-            if self.left >= 0:
-                raise OSError(errno.EMFILE, "Too many open files")
+            if self.errors:
+                raise self.errors.pop()
             return self._listener.accept()
 
-    start, failures = threading.Thread.start, [2]
+    def no_thread(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
 
-    def sometimes(thread: threading.Thread) -> None:
-        if thread.name == "vault connection" and failures[0]:
-            failures[0] -= 1
-            raise RuntimeError("can't start new thread")
-        start(thread)
+    def handle(data: bytes) -> bytes:
+        if data == b"too much":
+            raise MemoryError
+        return data.upper()
 
-    monkeypatch.setattr(threading.Thread, "start", sometimes)
     with listening(path) as listener:
         exhausted = Exhausted(listener)
-        with VaultServer(bytes.upper, exhausted) as served:  # type: ignore[arg-type]
+        with VaultServer(handle, exhausted) as served:  # type: ignore[arg-type]
             thread = threading.Thread(target=served.serve)
             thread.start()
             try:
-                for _ in range(2):
-                    with pytest.raises(TransportError):
-                        ask(path, b"hello")
+                assert ask(path, b"hello") == b"HELLO"
+                # Those who serve are there already, and outlive what goes wrong.
+                monkeypatch.setattr(threading.Thread, "start", no_thread)
+                for _ in range(MOST_CONNECTIONS + 2):
+                    assert ask(path, b"too much") == REFUSAL
                 assert ask(path, b"hello") == b"HELLO"
             finally:
                 served.stop()
                 thread.join(PATIENCE)
-    assert (exhausted.left < 0, failures, thread.is_alive()) == (True, [0], False)
+    assert (exhausted.errors, thread.is_alive()) == ([], False)

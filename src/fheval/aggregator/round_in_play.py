@@ -16,6 +16,7 @@ from fheval.evaluation.finished import Finished
 from fheval.party.context import RoundContext
 from fheval.party.messages import (
     CHALLENGE_BYTES,
+    REFUSAL,
     Bundles,
     Epoch,
     Hello,
@@ -230,7 +231,8 @@ class RoundInPlay:
         """Who is there, before anybody uploads and spends a release; too few, or without a keeper, end the round."""
         hello = Hello(challenge=self.rng.draw(CHALLENGE_BYTES.start))
         replies = yield self._requests(Stage.HELLO, dict.fromkeys(self.round.parties, hello))
-        there = [party for party in self.round.parties if party in replies]
+        # A vault that refuses even this has no disk or memory to play with.
+        there = [party for party in self.round.parties if replies.get(party, REFUSAL) != REFUSAL]
         missing = frozenset(self.round.parties).difference(there)
         lost = missing.intersection(self.protocol.keepers(self.round))
         if lost:

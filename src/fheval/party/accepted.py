@@ -208,7 +208,7 @@ class AcceptedStudies:
         problem = self._row("SELECT reason FROM problems WHERE hash = ?", study_hash)
         return Standing(
             acceptance=accepted,
-            accepted=datetime.fromisoformat(at),
+            accepted=_moment(at),
             facts=None if prepared is None else _facts(_sound("facts", study_hash, *prepared)),
             rounds=self._left(study_hash) if accepted.study.replicates else None,
             problem=None if problem is None else problem[0],
@@ -269,6 +269,13 @@ def _acceptance(study: bytes, data: bytes, digest: bytes) -> Acceptance:
     return wire.decode(_sound("acceptance", study, data, digest), Acceptance, sender="this vault")
 
 
+def _moment(said: str) -> datetime:
+    try:
+        return datetime.fromisoformat(said)
+    except (TypeError, ValueError):
+        raise _damaged("when it was accepted") from None
+
+
 def _facts(data: bytes) -> Facts:
     return wire.decode(data, Facts, sender="this vault")
 
@@ -280,10 +287,14 @@ def _digest(what: str, study: bytes, data: bytes) -> bytes:
 def _sound(what: str, study: bytes, data: bytes, digest: bytes) -> bytes:
     """What was written for a study; damage is never taken for an answer."""
     if not isinstance(data, bytes) or _digest(what, study, data) != digest:
-        raise ConfigError(
-            f"What was kept for a study ({what}) is damaged. Move studies.sqlite away, and accept the studies again."
-        )
+        raise _damaged(what)
     return data
+
+
+def _damaged(what: str) -> ConfigError:
+    return ConfigError(
+        f"What was kept for a study ({what}) is damaged. Move studies.sqlite away, and accept the studies again."
+    )
 
 
 def _packed(contribution: Contribution) -> bytes:

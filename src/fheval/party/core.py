@@ -98,7 +98,7 @@ class VaultCore:
         with self._lock:
             try:
                 return self._answer(data)
-            except (FhevalError, sqlite3.Error, OSError) as error:
+            except (FhevalError, sqlite3.Error, OSError, MemoryError) as error:
                 _log.warning("Refused. %s", reason_of(error))
                 return REFUSAL
 
@@ -199,6 +199,8 @@ class VaultCore:
                 step=Stage.HELLO.value,
                 culprit=AGGREGATOR,
             )
+        # Whoever cannot write what it answers says so before anybody uploads.
+        self._ledger.require_room()
         kit = self._steps.kit
         body = wire.encode(
             Greeting(
@@ -300,6 +302,6 @@ def _ended(answered: Answered) -> str:
 def reason_of(error: Exception) -> str:
     """A reason for the log, on one line. Errors about data or ciphertexts may name values: only their kind is told."""
     if not isinstance(error, (RemoteProtocolError, CohortTooSmall, ConfigError)):
-        return f"This vault could not answer ({type(error).__name__}). Check its data, engine and disk by hand."
+        return f"This vault could not answer ({type(error).__name__}). Check its data, engine, memory and disk by hand."
     printable = "".join(each if each.isprintable() else "?" for each in str(error))
     return printable[:_LONGEST_REASON]

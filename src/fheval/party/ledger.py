@@ -289,6 +289,10 @@ class Ledger:
         with self._transaction():
             self._insert("policies", version=version, hash=policy_hash, at=at.isoformat())
 
+    def require_room(self) -> None:
+        """Refuse where nothing can be written, or too little for a round."""
+        self._file.require_room()
+
     # Reading
 
     def round(self, round_id: str) -> RoundRecord | None:

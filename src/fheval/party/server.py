@@ -14,7 +14,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from types import FrameType
+from queue import SimpleQueue
+from types import FrameType, TracebackType
 
 from fheval.errors import TransportError
 from fheval.party.client import FRAME_LIMIT, FrameTooLarge, receive_frame, send_frame
@@ -50,6 +51,7 @@ class VaultServer:
         self._places = threading.Semaphore(MOST_CONNECTIONS)
         self._stopping = threading.Event()
         self._connections: set[socket.socket] = set()
+        self._taken: SimpleQueue[socket.socket | None] = SimpleQueue()
         # Since when those have had a place who have not sent a whole request, the longest first.
         self._unheard: dict[socket.socket, float] = {}
         self._wake, self._woken = socket.socketpair()
@@ -76,6 +78,17 @@ class VaultServer:
                 self._wake.send(b"\0")
 
     def serve(self) -> None:
+        """Answer requests until told to stop."""
+        workers = [threading.Thread(target=self._work, name="vault connection") for _ in range(MOST_CONNECTIONS)]
+        for worker in workers:
+            worker.start()
+        try:
+            self._take_connections()
+        finally:
+            for _ in workers:
+                self._taken.put(None)
+
+    def _take_connections(self) -> None:
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._listener, selectors.EVENT_READ)
             waiting.register(self._woken, selectors.EVENT_READ)
@@ -94,9 +107,9 @@ class VaultServer:
             connection, _ = self._listener.accept()
         except BlockingIOError:
             return
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             # Without files to open, or memory, there may be some in a moment.
-            _log.error("A connection could not be taken (%s).", error.strerror)
+            _log.error("A connection could not be taken (%s).", getattr(error, "strerror", "no memory"))
             self._stopping.wait(_NO_FILES_PAUSE)
             return
         if not self._take_place():
@@ -104,13 +117,7 @@ class VaultServer:
             return
         self._connections.add(connection)
         self._unheard[connection] = time.monotonic()
-        try:
-            threading.Thread(target=self._serve_one, args=(connection,), name="vault connection").start()
-        except RuntimeError:  # Python's own, where the system grants no more threads
-            _log.error("A connection could not be served: no thread could be started.")
-            self._leave(connection)
-            connection.close()
-            self._stopping.wait(_NO_FILES_PAUSE)
+        self._taken.put(connection)
 
     def _take_place(self) -> bool:
         """Wait for a place; whoever has one and sends no whole request for a while gives it up."""
@@ -139,6 +146,16 @@ class VaultServer:
                 connection.shutdown(socket.SHUT_RD)
         for _ in range(MOST_CONNECTIONS):
             self._places.acquire(timeout=_STOP_SECONDS)
+
+    def _work(self) -> None:
+        """One of the threads that are there from the beginning: a system without memory gives none later."""
+        while (connection := self._taken.get()) is not None:
+            try:
+                self._serve_one(connection)
+            except BaseException as error:
+                # The next connection is served, whatever became of this one.
+                with suppress(MemoryError):
+                    _log_kind(type(error), error.__traceback__)
 
     def _serve_one(self, connection: socket.socket) -> None:
         try:
@@ -203,12 +220,11 @@ def stopped_by_signals(server: VaultServer, reload: Callable[[], None]) -> Itera
 
 def log_kinds_only() -> None:
     """Let an unexpected error of a thread be logged by its kind and place, without what it says."""
+    threading.excepthook = lambda error: _log_kind(error.exc_type, error.exc_traceback)
 
-    def hook(error: threading.ExceptHookArgs) -> None:
-        trace = error.exc_traceback
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else "an unknown place"
-        _log.error("An unexpected %s at %s. Report it, with these words.", error.exc_type.__name__, place)
 
-    threading.excepthook = hook
+def _log_kind(kind: type[BaseException], trace: TracebackType | None) -> None:
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else "an unknown place"
+    _log.error("An unexpected %s at %s. Report it, with these words.", kind.__name__, place)

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,6 +95,21 @@ class SqliteFile:
         with in_words(self.path, self._noun):
             yield from self.connection.execute(query)
 
+    def require_room(self) -> None:
+        """Refuse where nothing can be written beside this file, or too little for a round."""
+        trial = self.path.with_name(f".{self.path.name}.room")
+        with file_in_words(self.path):
+            space = os.statvfs(self.path.parent)
+            if space.f_bavail * space.f_frsize < LEAST_ROOM:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            try:
+                with trial.open("wb") as written:
+                    written.write(bytes(_PAGE))
+                    written.flush()
+                    os.fsync(written.fileno())
+            finally:
+                trial.unlink(missing_ok=True)
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Everything inside is written as a whole, and is on disk at the end."""
@@ -160,12 +175,20 @@ def _damaged(path: Path, noun: str, why: str = "") -> ConfigError:
     return ConfigError(f"{path} is damaged and cannot be used as a {noun}{why}. Restore it from your backup.")
 
 
+# A round's keys and answers have tens of megabytes at the most.
+LEAST_ROOM = 32 << 20
+_PAGE = 4096
+
+_FULL = "disk is full"
+_READ_ONLY = "readonly"
+# What SQLite says of a full disk where it makes the files beside a database.
+_VAGUE = ("disk i/o error", "unable to open database file")
 # By what SQLite says: its codes have names only from Python 3.11 on.
 _WORDS = (
-    ("disk is full", "The disk is full, and {path} was not written. Make room, then try again."),
+    (_FULL, "The disk is full, and {path} was not written. Make room, then try again."),
     ("locked", "Another program has locked {path}. Close it, then try again."),
     (
-        "readonly",
+        _READ_ONLY,
         "{path} cannot be written: it, its folder or its disk is read-only. Make it writable, then try again.",
     ),
     (
@@ -174,6 +197,13 @@ _WORDS = (
     ),
     ("disk i/o error", "The disk cannot read or write {path}. Check it, then try again."),
 )
+
+
+def _is_full(path: Path) -> bool:
+    """Whether there is no room beside a file."""
+    with suppress(OSError):
+        return os.statvfs(path.parent).f_bavail == 0
+    return False
 
 
 @contextmanager
@@ -185,8 +215,11 @@ def in_words(path: Path, noun: str) -> Iterator[None]:
         raise  # a bug of ours, not the file
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         # A damaged name in an error message cannot even be decoded.
-        for said, sentence in _WORDS:
-            if said in str(error):
+        said = str(error).lower()
+        if said in _VAGUE and _is_full(path):
+            said = _FULL
+        for words, sentence in _WORDS:
+            if words in said:
                 raise ConfigError(sentence.format(path=path)) from error
         raise _damaged(path, noun, f" ({error})") from error
 
@@ -199,6 +232,7 @@ def file_in_words(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise ConfigError(_WORDS[0][1].format(path=path)) from error
+        for number, words in ((errno.ENOSPC, _FULL), (errno.EDQUOT, _FULL), (errno.EROFS, _READ_ONLY)):
+            if error.errno == number:
+                raise ConfigError(dict(_WORDS)[words].format(path=path)) from error
         raise ConfigError(f"{path} cannot be used ({error.strerror}). Check its folder and its disk.") from error
