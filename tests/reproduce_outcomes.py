@@ -19,6 +19,7 @@ def every_outcome() -> list[Reproduction]:
     made = {
         "table1": _table("criteo", 1000, 0.752500),
         "table2": _table("celeba", 100, 0.891600),
+        "noise": [*_noise("criteo", 1000), *_noise("celeba", 100)],
         "table3": _traffic((5, 10, 15)),
         "figure-points": _over_points(),
         "figure-parties": _over_parties(),
@@ -43,6 +44,16 @@ def _table(data: str, size: int, exact: float) -> list[Row]:
             name = f"{column}-epsilon-{epsilon}"
             noisy = replace(first, decision_points=25, column=name, value=-6.2, std=36.1)
             rows.append(replace(noisy, printed=63.00177, printed_std=723.612))
+    return rows
+
+
+def _noise(data: str, size: int) -> list[Row]:
+    rows = []
+    for epsilon in (1, 8):
+        first = Row(data=data, size=size, column=f"noisy-curve-epsilon-{epsilon}", value=0.75, std=0.01)
+        rows.append(replace(first, decision_points=41, printed=63.00177, printed_std=723.612, parties=15))
+        for name, error in (("noisy-curve", 0.012), ("curator", 0.010), ("dpauc", 0.25)):
+            rows.append(replace(first, column=f"{name}-error-epsilon-{epsilon}", value=error, std=error / 40))
     return rows
 
 

@@ -139,7 +139,7 @@ def test_every_experiment_can_be_planned_without_any_data(tmp_path: Path) -> Non
         made = plan(Workbench(tmp_path, ENGINE))
         names = [cell.name for cell in made.cells]
         assert len(set(names)) == len(names)
-        assert (not names) == (name in ("table1", "table2"))
+        assert (not names) == (name in ("table1", "table2", "noise"))
         assert all(cell.weight > 0 for cell in made.cells)
 
 
@@ -201,5 +201,5 @@ def test_noisy_curves_at_epsilon_one(name: Name, size: int, monkeypatch: pytest.
 def test_no_noisy_curve_errs_much_more_than_a_curator(name: Name, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eleven shares are a curator's noise, and fifteen parties add √(15/11) = 1.17 times as much."""
     monkeypatch.setattr(noise, "dpauc_aucs", lambda *_: np.zeros(1))
-    found = errors_of(name, size, 1, 400, monkeypatch)
+    found = errors_of(name, size, 1, noise.RUNS, monkeypatch)
     assert found["noisy-curve"] < 1.5 * found["curator"]

@@ -36,6 +36,11 @@ def read(page: str) -> Reader:
     return reader
 
 
+def test_noise_tells_how_often_a_curator_errs_less() -> None:
+    text = reproduction_page([each for each in every_outcome() if each.name == "noise"], WHEN)
+    assert text.count("1.20 ± 0.04") == 4
+
+
 def test_every_experiment_has_its_part() -> None:
     reader = read(reproduction_page(every_outcome(), WHEN))
     for name in EXPERIMENTS:

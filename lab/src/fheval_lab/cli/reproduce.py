@@ -18,7 +18,7 @@ from fheval_lab.cli.progress import weighted_bar
 
 app = typer.Typer()
 
-_NAMES = ("table1", "table2", "table3", "figure-points", "figure-parties", "security", "division", "all")
+_NAMES = ("table1", "table2", "noise", "table3", "figure-points", "figure-parties", "security", "division", "all")
 
 
 @app.command(

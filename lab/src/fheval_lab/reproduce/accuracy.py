@@ -17,6 +17,7 @@ from fheval_lab.baselines.pooled import keras_auc, sklearn_auc, tensorflow_auc
 from fheval_lab.reproduce import noise
 from fheval_lab.reproduce.cells import Cell, Plan, Workbench
 from fheval_lab.reproduce.data_sets import DataSet, Name, present_and_missing
+from fheval_lab.reproduce.noise import EPSILONS
 from fheval_lab.reproduce.printed import PARTIES, REPETITIONS
 from fheval_lab.reproduce.rows import Row
 
@@ -28,7 +29,6 @@ PROTOCOLS = tuple(WEIGHTS)
 ROUNDED = "padded, four decimals"
 ROUNDING = 1e-4
 
-EPSILONS = (1, 8)
 # As in the paper's tables, and with the post-processing of Sun et al., which costs no privacy.
 DPAUC_COLUMNS: dict[str, Estimator] = {"dpauc": "first-totals", "dpauc-sorted": "sorted"}
 
@@ -55,8 +55,7 @@ def _cells(data: DataSet, engine: Engine) -> Iterator[Cell]:
             yield cell(f"N={points} {protocol} {engine.name}", weight, partial(ours, data, points, protocol, engine))
         for epsilon in EPSILONS:
             yield cell(f"N={points} dpauc epsilon={epsilon}", 4.0, partial(under_noise, data, points, epsilon))
-    for epsilon in EPSILONS:
-        yield cell(f"noisy curve epsilon={epsilon} {engine.name}", 10.0, partial(noise.beside, data, epsilon, engine))
+    yield from noise.cells_of(data, engine)
     if data.size <= MPC_LARGEST:
         yield cell("mpc", 5.0 if data.size < MPC_LARGEST else 25.0, partial(by_mpc, data))
 

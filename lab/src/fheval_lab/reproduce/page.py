@@ -30,6 +30,7 @@ TITLE = "The paper's tables and figures, run again"
 _PARTS: dict[str, tuple[str, str, Callable[[Reproduction], Content]]] = {
     "table1": ("Table 1", "Table 1: AUC on Criteo", page_tables.accuracy),
     "table2": ("Table 2", "Table 2: AUC on CelebA", page_tables.accuracy),
+    "noise": ("Noise", "Curves under noise, beside a curator and DPAUC", page_tables.noisy_curves_of_all),
     "table3": ("Table 3", "Table 3: communication", page_tables.communication),
     "figure-points": (
         "Decision points",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import hypot
 
 from fheval.drawing.markup import Content, Element, element
 from fheval.protocols import padded_verified, paper_malicious
@@ -95,7 +96,17 @@ def _noisy_curves(found: Sequence[Row]) -> Content:
 
     def error(size: int, name: str, epsilon: int) -> str:
         row = known[size, f"{name}-error-epsilon-{epsilon}"]
-        return numbers.NOTHING if row.value is None else numbers.magnitude(row.value)
+        if row.value is None:
+            return numbers.NOTHING
+        shown = numbers.magnitude(row.value)
+        return shown if row.std is None else f"{shown} ± {numbers.magnitude(row.std)}"
+
+    def ratio(size: int, epsilon: int) -> str:
+        mine, curators = (known[size, f"{name}-error-epsilon-{epsilon}"] for name in ("noisy-curve", "curator"))
+        if not mine.value or not curators.value:
+            return numbers.NOTHING
+        scatter = hypot((mine.std or 0.0) / mine.value, (curators.std or 0.0) / curators.value)
+        return f"{mine.value / curators.value:.2f} ± {scatter * mine.value / curators.value:.2f}"
 
     rows: list[list[Content]] = []
     for size in sorted({row.size for row in found if row.size}):
@@ -108,15 +119,26 @@ def _noisy_curves(found: Sequence[Row]) -> Content:
                 f"DPAUC, printed {numbers.with_deviation(mine.printed, mine.printed_std)}",
             )
             errors = [error(size, name, epsilon) for name in ("noisy-curve", "curator", "dpauc")]
+            errors.append(ratio(size, epsilon))
             rows.append([f"{size:,}", f"{epsilon}", str(mine.decision_points), shown, *errors])
     if not rows:
         return None
     caption = (
         f"Noisy curves of 15 parties, of which {noise.MINIMUM_COHORT} must be there and one may be curious: the AUC, "
-        "and its median error beside that of a trusted curator with the same bins, and of DPAUC in its best setting."
+        f"and its median error over {noise.RUNS:,} rounds beside that of a trusted curator with the same bins, and of "
+        f"DPAUC in its best setting ({noise.DPAUC_RUNS} runs); ± is the standard error of a median."
     )
-    headings = ["samples", "ε", "N", "noisy curve", "its error", "curator's error", "DPAUC's error"]
+    headings = ["samples", "ε", "N", "noisy curve", "its error", "curator's error", "DPAUC's error", "ours / curator's"]
     return numbers.table(headings, rows, caption=caption)
+
+
+def noisy_curves_of_all(outcome: Reproduction) -> Content:
+    """The same for every data set that was run."""
+    found: list[Content] = []
+    for name in dict.fromkeys(row.data for row in outcome.rows):
+        found.append(element("h3", str(name)))
+        found.append(_noisy_curves([row for row in outcome.rows if row.data == name]))
+    return found
 
 
 def _shown(row: Row | None, show: Callable[[Row], Content]) -> Content:
