@@ -6,6 +6,7 @@ import ctypes
 import logging
 import os
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -107,11 +108,16 @@ def _keep_preparing(studies: Path, stopping: threading.Event) -> None:
                 while child.poll() is None and not stopping.wait(_LOOK_EVERY):
                     pass
                 child.terminate()
-            why = f"status {child.returncode}"
+            ended = child.returncode
+            why = f"signal {-ended}, {signal.strsignal(-ended)}" if ended < 0 else f"status {ended}"
         except OSError as error:
             why = str(error.strerror)
         if not stopping.is_set():
-            _log.error("The process that prepares studies has ended (%s). It is started again in a minute.", why)
+            _log.error(
+                "The process that prepares studies has ended (%s), as a damaged file of data can make it. "
+                "It is started again in a minute.",
+                why,
+            )
             stopping.wait(_PREPARE_AGAIN)
 
 

@@ -10,7 +10,8 @@ from fheval.drawing.markup import Content, Element, element
 from fheval.report.page import facts, page, section
 from fheval.version import __version__
 from fheval_lab.reproduce import page_division, page_figures, page_tables
-from fheval_lab.reproduce.accuracy import EPSILONS, PROTOCOLS, ROUNDED
+from fheval_lab.reproduce.accuracy import PROTOCOLS, ROUNDED
+from fheval_lab.reproduce.noise import EPSILONS
 from fheval_lab.reproduce.numbers import magnitude
 from fheval_lab.reproduce.rows import Row
 from fheval_lab.reproduce.run import Reproduction, distinct_machines, left_out

@@ -8,7 +8,8 @@ from math import hypot
 from fheval.drawing.markup import Content, Element, element
 from fheval.protocols import padded_verified, paper_malicious
 from fheval_lab.reproduce import noise, numbers
-from fheval_lab.reproduce.accuracy import DPAUC_COLUMNS, EPSILONS, PROTOCOLS, ROUNDED
+from fheval_lab.reproduce.accuracy import DPAUC_COLUMNS, PROTOCOLS, ROUNDED
+from fheval_lab.reproduce.noise import EPSILONS
 from fheval_lab.reproduce.rows import Row
 from fheval_lab.reproduce.run import Reproduction
 
