@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fheval import wire
 from fheval.errors import ConfigError, RemoteProtocolError
-from fheval.wire import _ITEMS, HEADER, MOST_ITEMS, VERSION, Blob, Message, decode, encode
+from fheval.wire import _ITEMS, HEADER, MOST_ITEMS, VERSION, Blob, Message, Stencil, decode, encode
 
 
 class Share(Message, frozen=True):
@@ -286,3 +286,76 @@ def test_repr_shows_sizes_however_deep() -> None:
 def test_errors_do_not_repeat_the_bytes() -> None:
     data = packed("Share", b"hunter2", b"hunter2", [])
     assert "hunter2" not in str(refused(data))
+
+
+# Many that are alike
+
+
+class Upload(Message, frozen=True, kw_only=True):
+    round: str
+    sender: str
+    nonce: bytes
+    values: Blob
+    declared: bytes = b""
+
+
+SIZE = 300
+STENCIL = Stencil(
+    *(Upload(round="r" * 32, sender="", nonce=each * 16, values=each * SIZE) for each in (b"\x00", b"\xff"))
+)
+
+
+def upload(sender: str, nonce: bytes = b"n" * 16, values: bytes = b"v" * SIZE, **others: Any) -> bytes:
+    return encode(Upload(**({"round": "r" * 32, "sender": sender, "nonce": nonce, "values": values} | others)))
+
+
+@given(
+    st.lists(st.tuples(st.text(max_size=300), st.binary(min_size=16, max_size=16)), min_size=1, max_size=5),
+    st.booleans(),
+)
+def test_a_stencil_reads_what_decoding_reads(senders: list[tuple[str, bytes]], same: bool) -> None:
+    """Names of any length, and of one length, which are read another way."""
+    named = [("x" * 7 if same else name, nonce) for name, nonce in senders]
+    messages = [upload(name, nonce, nonce * 18 + b"behind what.") for name, nonce in named]
+    read = STENCIL.read([name for name, _ in named], messages)
+    assert read is not None
+    nonces, values = (read[:, field] for field in STENCIL.fields)
+    decoded = [decode(data, Upload, sender="a party") for data in messages]
+    assert [row.tobytes() for row in nonces] == [each.nonce for each in decoded]
+    assert [row.tobytes() for row in values] == [bytes(each.values) for each in decoded]
+
+
+NOT_ALIKE = {
+    "another round": upload("west", round="s" * 32),
+    "another sender": upload("east"),
+    "a sender of another length": upload("wests"),
+    "a short nonce": upload("west", nonce=b"n" * 15),
+    "a nonce and values of other lengths": upload("west", nonce=b"n" * 17, values=b"v" * (SIZE - 1)),
+    "something declared": upload("west", declared=b"d"),
+    "a byte more": upload("west") + b"\x00",
+    "a byte less": upload("west")[:-1],
+    "nothing": b"",
+    "a name in a longer form": upload("west").replace(b"\xa4west", b"\xd9\x04west"),
+}
+
+
+@pytest.mark.parametrize("message", NOT_ALIKE.values(), ids=list(NOT_ALIKE))
+@pytest.mark.parametrize("place", range(3))
+def test_a_stencil_reads_nothing_where_one_is_not_alike(message: bytes, place: int) -> None:
+    messages = [upload("west")] * 3
+    assert STENCIL.read(["west"] * 3, messages) is not None
+    messages[place] = message
+    assert STENCIL.read(["west"] * 3, messages) is None
+    assert STENCIL.read(["west"], [message]) is None
+
+
+@given(st.integers(0, len(upload("west")) - 1), st.integers(1, 255))
+def test_a_changed_byte_is_one_of_nonce_or_values_or_refused(place: int, change: int) -> None:
+    """What the stencil takes, decoding takes as well, and finds the same."""
+    changed = bytearray(upload("west"))
+    changed[place] ^= change
+    read = STENCIL.read(["west"], [bytes(changed)])
+    if read is not None:
+        decoded = decode(bytes(changed), Upload, sender="a party")
+        assert (decoded.round, decoded.sender, decoded.declared) == ("r" * 32, "west", b"")
+        assert [read[0, field].tobytes() for field in STENCIL.fields] == [decoded.nonce, bytes(decoded.values)]

@@ -50,7 +50,7 @@ from fheval.protocols.round import (
     require_keys,
 )
 from fheval.secrets import Randomness, nonzero_residue
-from fheval.wire import DEFAULT_LIMIT, Blob, Message, decode, decode_small
+from fheval.wire import DEFAULT_LIMIT, Blob, Message, Stencil, decode
 
 NAME = "padded"
 
@@ -264,7 +264,16 @@ class Aggregator(base.Aggregator):
         self.uploads = self.layout.upload_sum()
         self.awaited = set(round_.parties)
         self.roster: list[str] = []
+        # One or more, one behind the other.
         self.nonces: list[bytes] = []
+        # Large ones are read one by one, and those that declare groups.
+        alike = self.uploads.block > 1 and not round_.groups
+        self.stencil = Stencil(*map(self._example, (b"\x00", b"\xff"))) if alike else None
+
+    def _example(self, each: bytes) -> PaddedCounts:
+        """An upload whose numbers have this byte in all places."""
+        values = each * self.uploads.size
+        return PaddedCounts(round=self.round.id, sender="", nonce=each * NONCE_BYTES, values=values)
 
     def play(self) -> Playing:
         """Ask for uploads, for the pads of those who came, and let the leader open the answer."""
@@ -297,22 +306,17 @@ class Aggregator(base.Aggregator):
 
     def _take_block(self, block: Sequence[tuple[str, bytes]]) -> bool:
         """Receive all uploads of a block, or none where there is anything to say against one of them."""
-        uploads = decode_small([data for _, data in block], PaddedCounts)
-        if uploads is None:
+        names = [party for party, _ in block]
+        if self.stencil is None or not self.awaited.issuperset(names) or len({*names}) < len(names):
             return False
-        names = [each.sender for each in uploads]
-        if (
-            names != [party for party, _ in block]
-            or not self.awaited.issuperset(names)
-            or len({*names}) < len(names)
-            or {(each.round, len(each.nonce), each.declared) for each in uploads} != {(self.round.id, NONCE_BYTES, b"")}
-            or self.round.groups
-            or not self.uploads.add_block([each.values for each in uploads])
-        ):
+        read = self.stencil.read(names, [data for _, data in block])
+        if read is None:
             return False
+        nonces, values = (read[:, field] for field in self.stencil.fields)
+        self.uploads.add_rows(values)
         self.awaited.difference_update(names)
         self.roster += names
-        self.nonces += [each.nonce for each in uploads]
+        self.nonces.append(nonces.tobytes())
         return True
 
     def receive(self, counts: PaddedCounts) -> None:

@@ -77,7 +77,8 @@ MOST_PRODUCTS = (1 << 14) - 1
 
 # Small uploads are added in blocks that stay in the cache, a larger one by itself, which spares copying it; the memory
 # in use does not depend on the number of parties.
-_BLOCK = 64
+_BLOCK = 128
+_BLOCK_BYTES = 1 << 18
 _SMALL_BYTES = 1 << 15
 _MOST_RECENT = (1 << 16) - _BLOCK
 
@@ -296,20 +297,21 @@ class UploadSum:
         self._values = values
 
     def _start(self, size: int) -> None:
-        self._bytes = size
+        # So many bytes has an upload.
+        self.size = size
         # So many uploads are best added together.
-        self.block = _BLOCK if self._bytes < _SMALL_BYTES else 1
+        self.block = min(_BLOCK, _BLOCK_BYTES // max(size, 1)) if size < _SMALL_BYTES else 1
         self._waiting: list[bytes] = []
         # Thirty-two bits hold the sum of 2^16 limbs and are added twice as fast as sixty-four.
-        self._recent = np.zeros(self._bytes // 2, dtype=np.uint32)
+        self._recent = np.zeros(size // 2, dtype=np.uint32)
         self._recent_uploads = 0
-        self._limbs = np.zeros(self._bytes // 2, dtype=np.uint64)
+        self._limbs = np.zeros(size // 2, dtype=np.uint64)
 
     def check(self, upload: bytes, sender: str) -> None:
         """Refuse what has another length than all others."""
-        if len(upload) != self._bytes:
+        if len(upload) != self.size:
             raise RemoteProtocolError(
-                f"{sender} sent {len(upload)} bytes of padded counts instead of {self._bytes}. It was left out.",
+                f"{sender} sent {len(upload)} bytes of padded counts instead of {self.size}. It was left out.",
                 step="PaddedCounts",
                 culprit=sender,
             )
@@ -322,25 +324,18 @@ class UploadSum:
         if len(self._waiting) == self.block:
             self._flush()
 
-    def add_block(self, uploads: list[bytes]) -> bool:
-        """Add up to a block of uploads, or none where one of them has another length; whether they were added."""
-        if {*map(len, uploads)} != {self._bytes}:
-            return False
-        self._flush()
-        self._waiting = uploads
-        self._flush()
-        return True
+    def add_rows(self, uploads: npt.NDArray[np.uint8]) -> None:
+        """Add a block of uploads of the right length, a row each."""
+        self._add(uploads.view("<u2"))
 
     def _flush(self) -> None:
-        if not self._waiting:
-            return
-        if len(self._waiting) == 1:
-            self._recent += np.frombuffer(self._waiting[0], dtype="<u2")
-        else:
-            block = np.frombuffer(b"".join(self._waiting), dtype="<u2").reshape(-1, len(self._limbs))
-            self._recent += np.add.reduce(block, axis=0, dtype=np.uint32)
-        self._recent_uploads += len(self._waiting)
-        self._waiting = []
+        if self._waiting:
+            self._add(np.frombuffer(b"".join(self._waiting), dtype="<u2").reshape(len(self._waiting), -1))
+            self._waiting = []
+
+    def _add(self, block: npt.NDArray[np.uint16]) -> None:
+        self._recent += block[0] if len(block) == 1 else np.add.reduce(block, axis=0, dtype=np.uint32)
+        self._recent_uploads += len(block)
         if self._recent_uploads > _MOST_RECENT:
             self._settle()
 
