@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from fheval.counting import Grid
 from fheval.errors import FhevalError
-from fheval.forecast import noise_in_words
+from fheval.forecast import noise_in_words, spent_in_words
 from fheval.metrics.registry import METRICS, Columns, Histogram, Inputs
 from fheval.protocols import PROTOCOLS
 from fheval.protocols.round import Reading
@@ -403,9 +403,13 @@ def _enough(candidates: float) -> bool:
 # A study in words
 
 
-def study_in_words(study: Study) -> list[str]:
-    """What a study asks, how, how often, and who learns what, sentence by sentence, for who must agree to it."""
-    return [_asked(study), *_numbers(study), *_terms(study), _declared(study)]
+def study_in_words(study: Study, *, trial: bool = False) -> list[str]:
+    """What a study asks, how, how often, and who learns what, sentence by sentence, for who must agree to it.
+
+    In a trial there is one round and nobody who agreed to anything, and so nothing to say about either.
+    """
+    told = [_asked(study), *_numbers(study), *_terms(study)]
+    return told if trial else [*told, *_agreed(study)]
 
 
 def _asked(study: Study) -> str:
@@ -434,12 +438,13 @@ def _numbers(study: Study) -> Iterator[str]:
         yield from noise_in_words(study)
     elif study.interval is not None:
         of = "clusters" if study.by_cluster else "rows"
-        yield f"Each has a {study.interval:.4g} interval, from {study.replicates} resamples of {of}."
+        yield f"Each has a {100 * study.interval:g} % interval, from {study.replicates} resamples of {of}."
         if study.every_point > 1 and study.recentred:
             yield f"Resamples are counted at one decision point in {study.every_point}, and moved to the value's place."
     if study.groups:
-        yield f"The groups are {_listed(study.groups)}, however few rows they have."
-    elif study.group_column:
+        noisy = ", however few rows they have" if study.release == "noisy-curve" else ""
+        yield f"The groups are {_listed(study.groups)}{noisy}."
+    if study.group_column and study.release != "noisy-curve":
         yield (
             f"A group is left out unless {study.minimum_cohort} parties have {study.minimum_group} "
             f"{'clusters' if study.by_cluster else 'rows'} of it each."
@@ -462,6 +467,11 @@ def _terms(study: Study) -> Iterator[str]:
     named = _listed(study.leaders) if study.leaders else "any member that the aggregator picks"
     checked = f" {_listed(study.checkers)} open the result as well, and check it." if study.checkers else ""
     yield protocol.keepers_in_words(named, len(study.leaders), study.options) + checked
+
+
+def _agreed(study: Study) -> Iterator[str]:
+    """What members agree on beforehand: how often it is asked, who learns the result, and what it may give away."""
+    yield from spent_in_words(study)
     often = "once" if study.rounds == 1 else f"{study.rounds} times"
     if study.every is not None:
         often += f", with {_time(study.every)} in between"
@@ -469,6 +479,7 @@ def _terms(study: Study) -> Iterator[str]:
         often += f", until {study.until.isoformat()}"
     told = "the members" if study.learns == "members" else "the members and to the aggregator"
     yield f"It may be asked {often}; the result goes to {told}."
+    yield _declared(study)
 
 
 def _declared(study: Study) -> str:

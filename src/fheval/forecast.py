@@ -65,7 +65,7 @@ def noise_forecast(study: Study, rows: int | None = None) -> NoiseForecast | Non
 
 
 def noise_in_words(study: Study) -> list[str]:
-    """What noise a study adds and why, whom it protects against, and what all rounds spend."""
+    """What noise a study adds and why, and whom it protects against."""
     found = noise_forecast(study)
     if found is None or study.epsilon is None:
         return []
@@ -74,15 +74,24 @@ def noise_in_words(study: Study) -> list[str]:
     moves = "which moves one count by one" if touched.l1 == 1 else f"which moves counts by {touched.l1} in all"
     gaussian = found.kind == "gaussian"
     terms = f"ε = {study.epsilon:g}" + (f" and δ = {study.delta:g}" if gaussian else "")
-    why = "the one with a pure ε" if study.delta is None else "the smaller of Laplace and Gaussian"
-    often = "round spends" if study.rounds == 1 else f"{study.rounds} rounds spend"
+    why = "which needs no δ" if study.delta is None else "the smaller of Laplace and Gaussian"
+    against = {0: "whoever is shown the result", 1: "any one party"}.get(
+        study.colluding, f"any {study.colluding} parties together"
+    )
     return [
         f"Differential privacy with {terms} for every {whom}, {moves}: discrete {found.kind.title()} noise, {why}, "
         f"with a deviation of {found.deviation:.3g} on each count.",
-        f"Each of {study.minimum_cohort} parties adds a share, and {honest} honest ones are enough: {study.colluding} "
-        "may put together what they know.",
-        f"Its {often} ε = {found.epsilon:.3g}" + ("." if found.pure else f" beside δ = {found.delta:g}."),
+        f"Each party adds a share of it; the shares of {honest} parties are enough to protect against {against}.",
     ]
+
+
+def spent_in_words(study: Study) -> list[str]:
+    """What all rounds of a study with noise spend."""
+    found = noise_forecast(study)
+    if found is None:
+        return []
+    often = "round spends" if study.rounds == 1 else f"{study.rounds} rounds spend"
+    return [f"Its {often} ε = {found.epsilon:.3g}" + ("." if found.pure else f" beside δ = {found.delta:g}.")]
 
 
 def error_in_words(study: Study, rows: int | None = None) -> list[str]:

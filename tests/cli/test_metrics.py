@@ -88,11 +88,11 @@ def test_people_see_a_table(fheval: Session, hospitals: list[str]) -> None:
         *("--replicates", "40", "--decision-points", "20", "--group-column", "sex", "--minimum-group", "30"),
     )
     words = " ".join(done.out.split())
-    assert "metric model group value 0.95 interval remark" in words
+    assert "number value 95 % interval remark" in words
     assert "npv@0.0" in words
     assert "is undefined" in words
     assert "sex=F" in words
-    assert "95%, from resamples at the parties" in words
+    assert "95 %, from resamples at the parties" in words
 
 
 def test_a_suppressed_group_is_said_to_be(fheval: Session, hospitals: list[str]) -> None:

@@ -199,7 +199,7 @@ def test_two_models_among_processes(kits: Path, fheval: Session, folder: Path) -
         assert row["value"] == pytest.approx(truth[row["model"]], abs=2e-4)
         assert row["low"] < row["value"] < row["high"]
         assert ("p_value" in row) == (row["model"] == "first - second")
-    assert "in brackets: 0.95 intervals" in " ".join(fheval("vault", "rounds", "--kit", kits / "birch").out.split())
+    assert "in brackets: 95 % intervals" in " ".join(fheval("vault", "rounds", "--kit", kits / "birch").out.split())
 
 
 def test_vaults_that_check_results(kits: Path, fheval: Session) -> None:

@@ -205,7 +205,17 @@ def test_a_committee_in_words() -> None:
 def test_in_words() -> None:
     study = a_study(["auc", "recall@0.3"], name="sepsis", models=["old", "new"], interval=0.95, least_rows=5000)
     told = " ".join(study_in_words(study))
-    for word in ("sepsis", "auc and recall@0.3", "old and new", "0.95", "200", "padded", "5,000", "once", "members"):
+    for word in (
+        "sepsis",
+        "auc and recall@0.3",
+        "old and new",
+        "95 % interval",
+        "200",
+        "padded",
+        "5,000",
+        "once",
+        "members",
+    ):
         assert word in told
     said = " ".join(disclosure_in_words(disclosed_by(study)))
     assert "5,000 rows" in said

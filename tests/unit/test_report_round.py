@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,21 +99,28 @@ def releases() -> Iterator[tuple[str, str]]:
         yield name, "ratios"
         if protocol.counts is not None:
             yield name, "curve"
+            yield name, "noisy-curve"
 
 
 @pytest.mark.parametrize(("protocol", "release"), list(releases()))
 def test_who_learnt_what_is_told_in_the_words_of_the_protocol_that_ran(protocol: str, release: str) -> None:
-    ran = PROTOCOLS[protocol] if release == "ratios" else PROTOCOLS[protocol].counts
-    assert ran is not None
-    study = Study.of(name="trial", protocol=protocol, decision_points=20, release=release, reveals="counts")
+    noisy, counts = release == "noisy-curve", PROTOCOLS[protocol].counts
+    words = PROTOCOLS[protocol].words if counts is None or release == "ratios" else counts.words
+    words = words.under_noise or words if noisy else words
+    terms = {"epsilon": 1.0} if noisy else {"reveals": "counts"}
+    study = Study.of(name="trial", protocol=protocol, decision_points=20, release=release, **terms)
     done = evaluate(parties(), study=study, engine=ClearEngine())
     text = " ".join(" ".join(read(round_page(account_of(done), WHEN)).text).split())
-    for told in (*(view.sees for view in ran.words.views), ran.words.together, ran.words.upload, *ran.words.steps):
+    for told in (*(view.sees for view in words.views), words.together, words.upload, *words.steps, words.aggregator):
         assert told in text
-    others = {each.together for each in all_words()} - {ran.words.together}
-    assert not [other for other in others if other not in ran.words.together and other in text]
+    others = {each.together for each in all_words()} - {words.together}
+    assert not [other for other in others if other not in words.together and other in text]
     assert "not the result" in text
-    assert ("global counts at every decision point, from which" in text) == (release == "curve")
+    assert ("and the global counts at every decision point, from which" in text) == (release == "curve")
+    assert ("and the noisy global counts at every decision point" in text) == noisy
+    assert ("adds a share of noise" in text) == noisy
+    assert ("blinded answer, which" in text) == (release == "ratios")
+    assert ("relies on an aggregator that follows it" in text) == (not PROTOCOLS[protocol].resists)
     assert "Study trial" in text
 
 
@@ -121,6 +129,30 @@ def all_words() -> Iterator[Words]:
         yield protocol.words
         if protocol.counts is not None:
             yield protocol.counts.words
+            assert protocol.counts.words.under_noise is not None
+            yield protocol.counts.words.under_noise
+
+
+@pytest.mark.parametrize("release", ["curve", "noisy-curve"])
+def test_a_trial_does_not_claim_what_its_release_contradicts(release: str) -> None:
+    """Nobody agreed on anything beforehand: a page that shows counts must not say that none are given away."""
+    terms: dict[str, Any] = {"epsilon": 1.0} if release == "noisy-curve" else {"allow_curves": True}
+    done = evaluate(parties(), decision_points=20, engine=ClearEngine(), **{"release": release, **terms})
+    text = " ".join(read(round_page(account_of(done), WHEN)).text)
+    assert "not to give away the counts" not in text
+    assert "may be asked" not in text
+    # Counts are released without FHE, and so without keys that a size could be told of.
+    assert "63 B" not in text
+
+
+def test_numbers_under_noise_show_few_digits_and_what_no_interval_includes() -> None:
+    done = evaluate(parties(), release="noisy-curve", epsilon=1.0, engine=ClearEngine())
+    page = round_page(account_of(done), WHEN)
+    (ece,) = (row for row in done.results if row.metric == "ece")
+    assert f"{ece.value:.3f}" in page
+    assert f"{ece.value:.4f}" not in page
+    assert "no interval includes that" in page
+    assert "act on all" in page
 
 
 def test_a_released_curve_is_drawn() -> None:

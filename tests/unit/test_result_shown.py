@@ -64,7 +64,8 @@ def test_as_many_digits_are_printed_as_mean_something() -> None:
         line = str(found).splitlines()[-1]
         value = line.split(" ± ")[0].split()[-1]
         assert len(value.split(".")[1]) == digits, line
-        assert str(found.auc) not in str(found)
+        # One release in ten ends with a zero, and has no more digits than are printed.
+        assert str(found.auc) not in str(found) or found.auc == float(value)
         assert value in found._repr_html_()
 
 

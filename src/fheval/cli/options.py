@@ -145,7 +145,7 @@ Report = Annotated[
     ),
 ]
 Quiet = Annotated[
-    bool, typer.Option("--quiet", help="No progress bars, and the AUC alone for output.", rich_help_panel=_OUTPUT)
+    bool, typer.Option("--quiet", help="No progress bars, and the numbers alone for output.", rich_help_panel=_OUTPUT)
 ]
 
 

@@ -13,7 +13,7 @@ from fheval.cli import REFUSED, STANDARD_OUTPUT, check_target, options, write_js
 from fheval.cli.progress import waiting
 from fheval.disclosure import disclosed_by, disclosure_in_words, study_in_words
 from fheval.errors import ConfigError
-from fheval.forecast import error_in_words, noise_forecast, noise_in_words
+from fheval.forecast import error_in_words, noise_forecast, noise_in_words, spent_in_words
 from fheval.protocols import DEFAULT_PROTOCOL, PROTOCOLS
 from fheval.report.wording import size
 from fheval.study import Study
@@ -117,7 +117,9 @@ def check(
         write_json(json, content)
     if json != STANDARD_OUTPUT:
         sent = ", ".join(f"{name.replace('_', ' ')} {size(count)}" for name, count in sizes.items())
-        said = [*noise_in_words(study), *error_in_words(study, rows)] or disclosure_in_words(found)
+        said = [*noise_in_words(study), *spent_in_words(study), *error_in_words(study, rows)] or disclosure_in_words(
+            found
+        )
         for sentence in (*said, f"Messages: {sent}."):
             typer.echo(sentence)
         if refused:

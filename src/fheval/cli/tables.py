@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fheval.evaluation import Result, Row
-from fheval.report.account import is_one_auc, round_facts
+from fheval.report.account import is_one_auc, number_name, round_facts
 from fheval.report.forests import digits_of
 from fheval.report.wording import (
     binning_in_words,
@@ -60,26 +60,25 @@ def quiet_lines(result: Result) -> Iterator[str]:
 def numbers_table(result: Result) -> Table:
     """A line for each number; columns in which nothing would stand are left out."""
     columns: list[tuple[str, Callable[[Row], str]]] = [
-        ("metric", lambda row: row.metric),
-        ("model", lambda row: row.model or ""),
-        ("class", lambda row: row.label or ""),
-        ("group", lambda row: row.group or ""),
+        ("number", number_name),
         ("value", lambda row: _value(result, row)),
         (_interval_heading(result), lambda row: _interval(result, row)),
-        ("p", lambda row: "" if row.p_value is None else p_in_words(row.p_value, row.resamples).removeprefix("p = ")),
+        ("p", lambda row: "" if row.p_value is None else p_in_words(row.p_value, row.resamples).lstrip("p =")),
         ("remark", lambda row: row.error or row.note or ""),
     ]
     kept = [(heading, cell) for heading, cell in columns if any(cell(row) for row in result.results)]
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
     for heading, _ in kept:
-        table.add_column(heading, justify="right" if heading in ("value", "p") else "left")
+        # Numbers stay on one line; what they are of, and remarks, wrap between words.
+        whole = heading not in ("number", "remark")
+        table.add_column(heading, justify="right" if heading in ("value", "p") else "left", no_wrap=whole)
     for row in result.results:
         table.add_row(*(cell(row) for _, cell in kept))
     return table
 
 
 def _interval_heading(result: Result) -> str:
-    return "interval" if result.confidence is None else f"{result.confidence:.4g} interval"
+    return "interval" if result.confidence is None else f"{100 * result.confidence:g} % interval"
 
 
 def _figure(result: Result, row: Row, number: float | None) -> str:
@@ -101,15 +100,17 @@ def _interval(result: Result, row: Row) -> str:
 
 
 def roles_table(result: Result) -> Table:
-    """Time and bytes of each role."""
+    """Time and bytes of each role; where counts are released there are no keys to make."""
     table = Table("role", box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
     table.add_column("time", justify="right")
     table.add_column("sent", justify="right")
     seconds, sent = result.seconds, result.bytes
     table.add_row("party, on average", duration(seconds["party"]), size(sent["party_upload"]))
-    keeper = result.keeper
-    table.add_row(f"{keeper}, keys included", duration(seconds[keeper]), size(sent[f"{keeper}_upload"]))
-    table.add_row("its public keys, once an epoch", "", size(sent["keys"]))
+    keeper, upload = result.keeper, sent[f"{result.keeper}_upload"]
+    name = keeper if result.curves else f"{keeper}, keys included"
+    table.add_row(name, duration(seconds[keeper]), size(upload) if upload else "")
+    if not result.curves:
+        table.add_row("its public keys, once an epoch", "", size(sent["keys"]))
     table.add_row("aggregator", duration(seconds["aggregator"]), size(sent["result"]))
     table.add_row("of it, after the last upload", duration(seconds["online"]), "")
     table.add_row("opening the result", duration(seconds["decrypt"]), "")

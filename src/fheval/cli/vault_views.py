@@ -218,7 +218,7 @@ def _results(each: History) -> Text:
     lines = [row_line(each.round.protocol, row) for row in told.rows]
     confidence = each.study.interval
     if lines and confidence is not None:
-        lines.append(f"in brackets: {confidence:.4g} intervals")
+        lines.append(f"in brackets: {100 * confidence:g} % intervals")
     # Names of models may look like rich's markup.
     return Text("\n".join(lines) + (" (verified)" if told.verified else ""))
 

@@ -169,7 +169,8 @@ class Words:
 
     `aggregator` completes "an aggregator that …", `upload` and `leader_upload` say what it gets, `views` what the other
     roles see, `together` who learns more by working together. `steps` tell how a round goes once the parties have
-    counted. An exact release is `exact` so, to so many decimals.
+    counted. An exact release is `exact` so, to so many decimals. Where nothing is verified, `unverified` says what a
+    result rests on instead. A release of counts has other words where parties add noise, `under_noise`.
     """
 
     summary: str
@@ -181,6 +182,8 @@ class Words:
     steps: tuple[str, ...]
     exact: str = "exact"
     exact_decimals: int = 6
+    unverified: str = "no: this protocol relies on an aggregator that follows it"
+    under_noise: Words | None = None
 
 
 class Telling:

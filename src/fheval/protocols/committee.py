@@ -250,7 +250,7 @@ class Committee(Protocol):
     name = NAME
     words = Words(
         summary="no single key: counts stay hidden unless every member of a committee works together",
-        aggregator="may do what it likes, and so may read along all but one of the committee's members",
+        aggregator="may do anything, and read along with all but one of the committee's members",
         upload="numbers under one-time pads",
         leader_upload="what it offers to the other members, and returns to them, encrypted",
         views=(
@@ -274,6 +274,7 @@ class Committee(Protocol):
             "Each member then holds a share of the blinded result, and seals it for the parties, who add the shares "
             "up: the sum shows the released result and nothing else.",
         ),
+        unverified="not by a proof: the aggregator computes nothing, and members refuse messages that it changed",
     )
     batch = True
     resists = True

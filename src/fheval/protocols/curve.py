@@ -214,19 +214,35 @@ def leader_open(round_: Round, secrets: PartySecrets, sums: PaddedSums, tags: in
     return np.where(found > PRIME // 2, found - PRIME, found)
 
 
-class CountsRelease(OpenedByLeader):
-    """How a protocol with pads releases counts; `tags` is how often they are uploaded beside themselves, to verify."""
+_NOISE = (
+    "It adds a share of noise to its counts. The shares add up to no less than the noise of one trusted curator, and "
+    "nobody sees the global counts without it."
+)
+_TOGETHER_UNDER_NOISE = (
+    "A party and the aggregator together learn the result and nothing else about the other parties. The leader, or a "
+    "party that checks results, and the aggregator together learn everybody's counts, each under that party's own "
+    "share of the noise only."
+)
 
-    words = Words(
-        summary="the global counts, for the parties alone",
-        aggregator="follows the protocol, and is curious",
+
+def _words(*, resists: bool, noisy: bool = False) -> Words:
+    """How counts are released: with or without tags, by which a changed sum is refused, and with or without noise."""
+    counts = "the noisy global counts" if noisy else "the global counts"
+    hidden = "the counts, and two secret multiples of them," if resists else "the counts"
+    checked = "refuses it if the multiples do not fit, " if resists else ""
+    together = _TOGETHER_UNDER_NOISE if noisy else padding.TOGETHER
+    if resists:
+        together += " Any party that tells the aggregator the secret factors lets it pass off a forgery."
+    return Words(
+        summary=f"{counts}, for the parties alone",
+        aggregator="may do anything: a forged result is refused" if resists else "follows the protocol, and is curious",
         upload="numbers under one-time pads",
-        leader_upload="nothing but the sealed counts for the other parties",
+        leader_upload="nothing but what it tells the other parties, under seal",
         views=(
             View(
                 role="party",
                 who="each party",
-                sees="its own rows, and the global counts at every decision point, from which every curve follows",
+                sees=f"its own rows, and {counts} at every decision point, from which every curve follows",
             ),
             View(
                 role="leader",
@@ -234,14 +250,21 @@ class CountsRelease(OpenedByLeader):
                 sees="the same; it can derive every pad, and gets the sum of the uploads, not any one of them",
             ),
         ),
-        together=padding.TOGETHER,
+        together=together,
         steps=(
-            "It hides the counts under a one-time pad, random numbers that nobody but the leader can derive as well, "
+            *([_NOISE] if noisy else []),
+            f"It hides {hidden} under a one-time pad, random numbers that nobody but the leader can derive as well, "
             "and sends them. The aggregator adds up what it gets, which is as random as each part.",
-            "The leader gets the sum, takes off the pads, and tells the others the global counts under a key that the "
+            f"The leader gets the sum, takes off the pads, {checked}and tells the others {counts} under a key that the "
             "aggregator lacks.",
         ),
+        under_noise=None if noisy else _words(resists=resists, noisy=True),
     )
+
+
+class CountsRelease(OpenedByLeader):
+    """How a protocol with pads releases counts; `tags` is how often they are uploaded beside themselves, to verify."""
+
     batch = True
     groups = True
     default_precision = None
@@ -256,6 +279,7 @@ class CountsRelease(OpenedByLeader):
         self.name = name
         self.tags = tags
         self.resists = bool(tags)
+        self.words = _words(resists=self.resists)
         self.aggregator = type("Aggregator", (Aggregator,), {"tags": tags})
 
     def parameter_sets(self, round_: Round) -> list[Parameters]:  # noqa: ARG002 (there is no FHE)

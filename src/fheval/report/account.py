@@ -104,7 +104,7 @@ def account_of(result: Result, data: Sequence[str] = ()) -> Account:
         roles=(*roles(result), opening(result)),
         together=words.together,
         revealed="" if study is None else revealed(study, result),
-        terms=() if study is None else tuple(study_in_words(study)),
+        terms=() if study is None else tuple(study_in_words(study, trial=not study.name)),
         caution=warning(result),
     )
 
@@ -176,9 +176,14 @@ def is_one_auc(result: Result) -> bool:
     return [row.metric for row in result.results] == ["auc"] and result.confidence is None and not result.curves
 
 
+def number_name(row: Row) -> str:
+    """What a number is of, in the words of a study: metric, model, class and group."""
+    return ", ".join(filter(None, (row.metric, row.model, row.label and f"class {row.label}", row.group)))
+
+
 def number_in_words(protocol: str, row: Row) -> Number:
     """Tell about one number of a round, with the digits that mean something."""
-    name = ", ".join(filter(None, (row.metric, row.model, row.label and f"class {row.label}", row.group)))
+    name = number_name(row)
     if row.value is None:
         return Number(name, "none", remark=row.error or row.note or "")
     digits = digits_of(protocol, row)
@@ -196,11 +201,11 @@ def round_facts(result: Result) -> tuple[tuple[str, str], ...]:
         ("verified", verified_in_words(result)),
         ("engine", result.engine),
         ("parties", str(result.parties)),
-        ("decision points", str(result.decision_points)),
+        ("decision points", f"{result.decision_points:,}"),
     ]
     if result.confidence is not None:
         source = "resamples at the parties" if result.privacy is None else "the counts and their noise"
-        facts.append(("intervals", f"{result.confidence:.0%}, from {source}"))
+        facts.append(("intervals", f"{100 * result.confidence:g} %, from {source}"))
     if result.privacy is not None:
         facts.append(("privacy", privacy_in_words(result.privacy)))
     if result.hiding_bits is not None:
@@ -213,14 +218,14 @@ def round_facts(result: Result) -> tuple[tuple[str, str], ...]:
 def roles(result: Result) -> tuple[Role, ...]:
     """What each role saw and sent, and how long it worked; what it saw are the protocol's own words."""
     words, study, sent, seconds = words_of(result), result.study, result.bytes, result.seconds
-    told = [Role(view.who, view.sees, _sent(sent, view.role), _worked(seconds, view.role)) for view in words.views]
+    told = [Role(view.who, view.sees, _sent(result, view.role), _worked(seconds, view.role)) for view in words.views]
     if study is not None and study.checkers:
         told.append(
             Role(f"checkers: {', '.join(study.checkers)}", "what the leader sees; they open the answer as well")
         )
     learns = study is not None and study.learns != "members"
     outcome = "The study lets it learn the result." if learns else "No key, no count, and not the result."
-    upload, keys = _sent(sent, "party"), _sent(sent, words.views[-1].role)
+    upload, keys = _sent(result, "party"), _sent(result, words.views[-1].role)
     saw = (
         f"who takes part, and {result.parties} uploads{f' of {upload}' if upload else ''}, {words.upload} only; "
         f"from {words.views[-1].who}{f', {keys}' if keys else ''}: {words.leader_upload}. {outcome}"
@@ -230,18 +235,18 @@ def roles(result: Result) -> tuple[Role, ...]:
 
 def opening(result: Result) -> Role:
     """How long it took to open the answer."""
-    return Role(
-        "opening the result", "the blinded answer, which says what is released", "", _worked(result.seconds, "decrypt")
-    )
+    answer = "the sum of the uploads" if result.curves else "the blinded answer"
+    return Role("opening the result", f"{answer}, which says what is released", "", _worked(result.seconds, "decrypt"))
 
 
-def _sent(sent: Mapping[str, int], role: str) -> str:
-    upload = sent.get(f"{role}_upload")
-    return "" if upload is None else size(upload + (sent.get("keys", 0) if role != "party" else 0))
+def _sent(result: Result, role: str) -> str:
+    """What a role sent; who makes FHE keys, with these. Counts are released without any."""
+    sent, with_keys = result.bytes, role != "party" and not result.curves
+    return _size(sent.get(f"{role}_upload", 0) + (sent.get("keys", 0) if with_keys else 0))
 
 
 def _size(count: int | None) -> str:
-    return "" if count is None else size(count)
+    return size(count) if count else ""
 
 
 def _worked(seconds: Mapping[str, float], role: str) -> str:

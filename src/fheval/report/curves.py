@@ -141,10 +141,11 @@ def _acting_on_all(curves: Sequence[Curve]) -> Trace | None:
 
 
 def _prevalence(curves: Sequence[Curve]) -> float | None:
-    """The share of positives, where it is the same for all lines of a picture."""
+    """The share of positives, where all lines of a picture are of the same rows; under noise, as the first has it."""
     found = {(int(curve.tp[-1]), int(curve.fp[-1])) for curve in curves}
-    positives, negatives = found.pop()
-    return None if found or not positives + negatives else positives / (positives + negatives)
+    noisy = all(isinstance(curve, NoisyCurve) and curve.where.group is None for curve in curves)
+    positives, negatives = int(curves[0].tp[-1]), int(curves[0].fp[-1])
+    return None if (len(found) > 1 and not noisy) or not positives + negatives else positives / (positives + negatives)
 
 
 def _wilson(share: float, samples: int) -> tuple[float, float]:

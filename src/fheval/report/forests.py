@@ -10,6 +10,9 @@ from fheval.drawing.markup import Element
 from fheval.evaluation.result import MACRO, Row
 from fheval.report.wording import MOST_DECIMALS, decimals, fixed, metric_in_words, p_in_words, short_binning
 
+# Of a noisy number that has no interval to tell.
+_NOISY_DECIMALS = 3
+
 
 def is_difference(row: Row, models: Sequence[str]) -> bool:
     """Whether a row compares two models: its model is none of the study's."""
@@ -17,11 +20,11 @@ def is_difference(row: Row, models: Sequence[str]) -> bool:
 
 
 def digits_of(protocol: str, row: Row) -> int:
-    """How many decimals of a row mean something; under noise, a twentieth of its interval does."""
+    """How many decimals of a row mean something; under noise, a twentieth of its interval does, or three decimals."""
     if row.precision is not None:
         return decimals(protocol, row.precision or "exact")
     if row.low is None or row.high is None or row.low >= row.high:
-        return MOST_DECIMALS
+        return _NOISY_DECIMALS
     return min(MOST_DECIMALS, max(1, ceil(-log10((row.high - row.low) / 20))))
 
 

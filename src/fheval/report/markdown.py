@@ -54,10 +54,10 @@ def _items(result: Result, account: Account) -> Iterator[tuple[str, str]]:
     if result.confidence is not None:
         drawn = "whole clusters" if study is not None and study.by_cluster else "rows"
         replicates = "" if study is None else f"{study.replicates} "
-        yield (
-            "12e intervals",
-            f"{100 * result.confidence:g} %, percentile, from {replicates}resamples of {drawn}, drawn at the parties.",
-        )
+        source = f"percentile, from {replicates}resamples of {drawn}, drawn at the parties"
+        if result.privacy is not None:
+            source = "by the delta method, from the noisy counts; noise and chance are included"
+        yield "12e intervals", f"{100 * result.confidence:g} %, {source}."
     yield "14 fairness", f"Evaluated by themselves: {', '.join(groups)}." if groups else "No subgroup was evaluated."
     yield "18c protocol", _study(result)
     yield (

@@ -14,9 +14,12 @@ MOST_DECIMALS = 6
 
 
 def words_of(result: Result) -> Words:
-    """The protocol of a result for people; where counts were released, how it does that."""
+    """The protocol of a result for people; where counts were released, with noise or without, how it does that."""
     protocol = PROTOCOLS[result.protocol]
-    return protocol.counts.words if result.curves and protocol.counts else protocol.words
+    if not result.curves or protocol.counts is None:
+        return protocol.words
+    words = protocol.counts.words
+    return words if result.privacy is None else words.under_noise or words
 
 
 def shown_auc(result: Result) -> str:
@@ -112,7 +115,7 @@ def privacy_in_words(privacy: Privacy) -> str:
     against = {0: "whoever is shown it", 1: "any one party"}.get(privacy.colluding, f"any {privacy.colluding} parties")
     return (
         f"{terms} for every {whom}, against {against}: {privacy.noise.title()} noise with a deviation of "
-        f"{privacy.deviation:.3g} on every count, of which {privacy.honest} honest parties were counted on"
+        f"{privacy.deviation:.3g} on every count, for which the shares of {privacy.honest} parties are enough"
     )
 
 
@@ -134,8 +137,13 @@ def binning_in_words(result: Result) -> str | None:
             f"How far counting at {result.decision_points:,} decision points moved the AUC is not known: "
             f"{result.protocol} answers one number a round. Another protocol says it beside the AUC."
         )
+    if known and result.privacy is not None:
+        return (
+            f"Scores were counted at {result.decision_points:,} decision points, which may have moved an AUC by up to "
+            f"about {max(known):.1g}; no interval includes that. More points mean less of it, and more noise."
+        )
     rounded = result.precision if isinstance(result.precision, float) else 10.0**-MOST_DECIMALS
-    if result.privacy is not None or not known or max(known) <= rounded:
+    if not known or max(known) <= rounded:
         return None
     return (
         f"Scores were counted at {result.decision_points:,} decision points: the AUC of the scores themselves lies "
@@ -163,7 +171,7 @@ def warning(result: Result) -> str | None:
 def verified_in_words(result: Result) -> str:
     """Whether the result was verified, and what that is worth."""
     if result.verified is None:
-        return "no: this protocol relies on an aggregator that follows it"
+        return words_of(result).unverified
     missing = sum(row.verified is False for row in result.results)
     said = "yes" if result.verified else f"yes, but for {missing} of {len(result.results)} numbers, which did not come"
     return said if result.soundness_bits is None else f"{said}, soundness 2^-{result.soundness_bits:g}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fheval.cli import REFUSED, STANDARD_OUTPUT, check_target, options, write_json
+from fheval_lab.cli import Quiet
 
 if TYPE_CHECKING:
     from fheval.engines import Engine
@@ -43,7 +44,7 @@ def attack(
     ] = DECISION_POINTS,
     engine: options.EngineName = None,
     json: options.Json = None,
-    quiet: options.Quiet = False,
+    quiet: Quiet = False,
 ) -> None:
     """Let an aggregator deviate in every way we know, and say how often the parties caught it.
 

@@ -35,7 +35,7 @@ def findings_tables(findings: Findings) -> Iterator[RenderableType]:
 def _strategies(findings: Findings) -> Table:
     title = f"{findings.consortium.protocol} on {findings.engine}: an aggregator that deviates"
     numbers = [Column(name, justify="right") for name in ("tries", "caught", "worst shift")]
-    table = Table("strategy", "", *numbers, "", title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table = _narrow(title, Column("strategy", no_wrap=True), "", *numbers, "")
     for tally in findings.tallies:
         shift = f"{tally.worst_shift:.1g}" if tally.caught < tally.tries else ""
         table.add_row(tally.name, tally.summary, str(tally.tries), str(tally.caught), shift, _remark(tally, findings))
@@ -55,13 +55,24 @@ def _remark(tally: Tally, findings: Findings) -> Text:
 def _section(title: str, lines: list[dict[str, Any]]) -> Table:
     # Lines of one section may come from different experiments, with columns of their own.
     columns = dict.fromkeys(name for line in lines for name in line if name != "holds")
-    shown = [Column(name.replace("_", " "), justify="left" if name == "name" else "right") for name in columns]
-    table = Table(*shown, "", title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    # Names of attacks stay whole; lists of metrics wrap between words.
+    whole = not any(" " in str(line.get("name")) for line in lines)
+    names = Column("name", no_wrap=whole)
+    shown = [names if name == "name" else Column(name.replace("_", " "), justify="right") for name in columns]
+    table = _narrow(title, *shown, "")
     for line in lines:
         holds = line.get("holds")
         verdict = Text("") if holds is None else Text("holds", "green") if holds else Text("BROKEN", "bold red")
         table.add_row(*(_shown(line.get(name)) for name in columns), verdict)
     return table
+
+
+def _narrow(title: str, *columns: Column | str) -> Table:
+    """A table of many columns that fits 80 characters."""
+    title = f"\n{title}"
+    return Table(
+        *columns, title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False
+    )
 
 
 def _shown(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 
 from fheval.cli import STANDARD_OUTPUT, check_target, options, write_json
 from fheval.version import __version__
+from fheval_lab.cli import Quiet
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,7 +28,7 @@ def bench(
         int, typer.Option(min=0, help="Up to so many parties whole rounds are played, a line for each power of ten.")
     ] = 10**5,
     json: options.Json = None,
-    quiet: options.Quiet = False,
+    quiet: Quiet = False,
 ) -> None:
     """Measure the aggregator of every protocol, counting, and how whole rounds grow with the parties, in one run.
 
@@ -70,39 +72,69 @@ def bench(
 
 
 def _print_tables(content: dict[str, Any]) -> None:
-    from rich import box
+    """What was measured, engine by engine; what has none comes last."""
     from rich.console import Console
-    from rich.table import Table
 
-    console = Console()
-    title = "Aggregator, processor milliseconds"
-    times = Table("engine", "protocol", title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for name in ("parties", "median", "smallest", "largest", "after the last upload"):
-        times.add_column(name, justify="right")
-    for one in content["measurements"]:
-        spread = (f"{1000 * one[field]:.1f}" for field in ("seconds", "low", "high", "online"))
-        times.add_row(one["engine"], one["name"], f"{one['parties']:,}", *spread)
-    ratios = Table("engine", "ratio", title="Ratios of this run", title_justify="left", box=box.SIMPLE_HEAD)
-    for name in ("median", "smallest", "largest", "limit", ""):
-        ratios.add_column(name, justify="right")
-    for one in content["ratios"]:
-        verdict = "[green]holds[/]" if one["holds"] else "[red]exceeded[/]"
-        figures = (f"{one[field]:.3g}" for field in ("value", "low", "high", "limit"))
-        ratios.add_row(one["engine"], one["name"], *figures, verdict)
-    console.print(times, _growth_table(content["growth"]), ratios)
+    console = Console(highlight=False)
+    tables = {"measurements": _times, "growth": _growth, "ratios": _ratios}
+    for engine in dict.fromkeys([*(one["engine"] for one in content["measurements"]), ""]):
+        for name, table in tables.items():
+            lines = [one for one in content[name] if one["engine"] == engine]
+            if lines:
+                console.print(table(f"{engine}: " if engine else "", lines))
     console.print(f"Threads: {content['threads']}; each time measured {content['repeats']} times.")
 
 
-def _growth_table(lines: list[dict[str, Any]]) -> Table:
+def _times(engine: str, lines: list[dict[str, Any]]) -> Table:
+    shown = [
+        (
+            one["name"],
+            f"{one['parties']:,}",
+            *(f"{1000 * one[key]:.1f}" for key in ("seconds", "low", "high", "online")),
+        )
+        for one in lines
+    ]
+    heads = ("protocol", "parties", "median", "smallest", "largest", "after the last upload")
+    return _table(f"{engine}the aggregator, processor milliseconds", heads, shown)
+
+
+def _growth(engine: str, lines: list[dict[str, Any]]) -> Table:
+    shown = [
+        (
+            one["name"],
+            f"{one['parties']:,}",
+            *(f"{figure:.2f}" for figure in (one["leader"], one["aggregator"], 1000 * one["party"])),
+            f"{one['megabytes']:.0f}",
+            "" if one["holds"] else "[red]exceeded[/]",
+        )
+        for one in lines
+    ]
+    heads = ("protocol", "parties", "leader, s", "aggregator, s", "a party, ms", "memory, MB", "")
+    return _table(f"{engine}whole rounds as the parties grow", heads, shown)
+
+
+def _ratios(engine: str, lines: list[dict[str, Any]]) -> Table:
+    shown = [
+        (
+            one["name"],
+            f"{one['value']:.3g}",
+            "" if one["low"] == one["high"] else f"{one['low']:.3g} to {one['high']:.3g}",
+            f"{one['limit']:.3g}",
+            "[green]holds[/]" if one["holds"] else "[red]exceeded[/]",
+        )
+        for one in lines
+    ]
+    return _table(f"{engine}ratios of this run", ("ratio", "median", "range", "limit", ""), shown)
+
+
+def _table(title: str, heads: tuple[str, ...], lines: Sequence[tuple[str, ...]]) -> Table:
+    """Names in the first column, which alone may wrap, and figures in the others."""
     from rich import box
     from rich.table import Table
 
-    table = Table("engine", "whole rounds", title="Growth with the parties", title_justify="left", box=box.SIMPLE_HEAD)
-    for name in ("parties", "leader, s", "aggregator, s", "a party, ms", "memory, MB", ""):
-        table.add_column(name, justify="right")
-    for one in lines:
-        figures = (one["leader"], one["aggregator"], 1000 * one["party"])
-        verdict = "" if one["holds"] else "[red]exceeded[/]"
-        shown = (f"{one['parties']:,}", *(f"{figure:.2f}" for figure in figures), f"{one['megabytes']:.0f}", verdict)
-        table.add_row(one["engine"], one["name"], *shown)
+    table = Table(heads[0], title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for head in heads[1:]:
+        table.add_column(head, justify="right")
+    for line in lines:
+        table.add_row(*line)
     return table

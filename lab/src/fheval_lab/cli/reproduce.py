@@ -14,6 +14,7 @@ from fheval.cli import options
 from fheval.engines import load_engine
 from fheval.errors import ConfigError
 from fheval.report.page import replace_file
+from fheval_lab.cli import Quiet
 from fheval_lab.cli.progress import weighted_bar
 
 app = typer.Typer()
@@ -41,7 +42,7 @@ def reproduce(
         Path, typer.Option(metavar="DIR", help="The published evaluation data; what is missing is left out.")
     ] = Path("data"),
     engine: options.EngineName = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar, and nothing on standard output.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """The paper's tables and figures, run again beside the printed values.
 
