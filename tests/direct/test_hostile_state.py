@@ -33,7 +33,7 @@ from fheval.party.data_set import DataSet
 from fheval.party.epoch import open_keys
 from fheval.party.ledger import Ledger
 from fheval.party.messages import REFUSAL, KeySetUp, Reply
-from fheval.protocols import PROTOCOLS, padded_verified, padding
+from fheval.protocols import PROTOCOLS, padded_verified
 from fheval.protocols.base import Seat, Stage
 from fheval.protocols.padded import Layout, PaddedCounts
 from fheval.protocols.round import PartySecrets, Round, Verdict
@@ -165,7 +165,7 @@ def upload_of(reply: bytes) -> PaddedCounts:
 
 
 def _values(layout: Layout, upload: PaddedCounts) -> list[Residues]:
-    reader = padding.UploadSum(layout.uploaded * len(layout.primes))
+    reader = layout.upload_sum()
     reader.add(upload.values, upload.sender)
     return reader.totals(layout.primes)
 
