@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fheval
 from fheval.engines import Engine, load_engine
 from fheval.errors import ConfigError, EngineError
 from fheval.evaluation.run import count_share
@@ -66,6 +67,20 @@ def test_exact_and_rounded_results_are_those_of_padded(engine: Engine, parties: 
     assert released(engine, study_of("committee", "exact", committee=size), own) == truth
     rounded = released(engine, study_of("committee", float(PRECISION), committee=size), own)
     assert all(abs(found - right) <= PRECISION / 2 for found, right in zip(rounded, truth, strict=True))
+
+
+def test_groups_are_those_of_padded(engine: Engine) -> None:
+    """Of everyone, a large group, and a small one, which is left out and another one with it."""
+    rng = np.random.default_rng(14)
+    labels, scores = (np.loadtxt(published_file(f"{name}_1000.txt")) for name in ("labels", "pred_cons"))
+    rows = zip(*(np.array_split(each, 5) for each in (labels, scores)), strict=True)
+    tables = [{"y": y, "s": s, "site": rng.choice(["A", "B", "C"], len(y), p=[0.5, 0.48, 0.02])} for y, s in rows]
+    asked: dict[str, Any] = {"label": "y", "score": "s", "group_column": "site", "metrics": ["auc", "recall@0.5"]}
+    asked |= {"engine": engine, "decision_points": 50, "precision": "exact"}
+    truth = fheval.evaluate(tables, protocol="padded", **asked).results
+    assert {row.group for row in truth if row.value is not None} == {None, "site=B"}
+    for size in (2, 3, 5):
+        assert fheval.evaluate(tables, protocol="committee", committee=size, **asked).results == truth
 
 
 def test_three_hundred_rounded_results_are_within_half_the_precision(engine: Engine) -> None:

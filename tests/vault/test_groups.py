@@ -17,12 +17,13 @@ from fheval.counting import Grid
 from fheval.errors import ConfigError, FhevalError
 from fheval.evaluation.finished import finish
 from fheval.party.columns import StudyColumns
-from fheval.party.messages import Relay, Request
+from fheval.party.messages import REFUSAL, Relay, Reply, Request
 from fheval.party.steps import Steps
-from fheval.protocols import curve, groups, padded
+from fheval.protocols import committee, curve, groups, padded
 from fheval.protocols.base import Stage
+from fheval.protocols.committee_messages import SealedShare
 from fheval.protocols.groups import PRIME, SUPPRESSED
-from fheval.protocols.padding import UploadSum, pack
+from fheval.protocols.padding import UploadSum, pack, packed_size
 from fheval.wire import decode, encode
 from keys_consortium import Consortium
 from vault.trial import NAMES, PADDED, PicksTheFirst, Trial, Wire, make_consortium, running
@@ -31,6 +32,11 @@ from vault.trial import NAMES, PADDED, PicksTheFirst, Trial, Wire, make_consorti
 SCORES = np.arange(1, 21) / 20 - 0.025
 GRID = Grid.even(21)
 EVERYWHERE = {"F": 30, "M": 25}
+ALL = (*PADDED, "committee")
+MEMBERS = NAMES[:3]
+# What a seal adds: its nonce, a length and a tag.
+SEAL_BYTES = 12 + 4 + 16
+LOST = Stage.MIX, MEMBERS[1]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +67,8 @@ def deal(trial: Trial, special: Mapping[str, Mapping[str, int]] | None = None, *
 
 
 def study(trial: Trial, protocol: str = "padded", **changes: Any) -> Any:
-    asked = {"group_column": "sex", "groups": ("F", "M", "X"), "grid": GRID, "metrics": ("auc", "recall@0.5")}
+    asked: dict[str, Any] = {"group_column": "sex", "groups": ("F", "M", "X"), "grid": GRID}
+    asked |= {"metrics": ("auc", "recall@0.5"), "leaders": MEMBERS if protocol == "committee" else ()}
     return trial.study(protocol, **(asked | changes))
 
 
@@ -77,7 +84,7 @@ def published(trial: Trial) -> tuple[str, ...]:
     return found
 
 
-@pytest.mark.parametrize("protocol", PADDED)
+@pytest.mark.parametrize("protocol", ALL)
 @pytest.mark.parametrize("replicates", [0, 60])
 def test_groups_that_are_large_are_those_of_the_pooled_rows(trial: Trial, protocol: str, replicates: int) -> None:
     deal(trial)
@@ -124,7 +131,7 @@ def test_a_member_may_call_the_column_otherwise(trial: Trial) -> None:
 SMALL = {"maple": {"F": 30, "M": 25, "X": 3}}
 
 
-@pytest.mark.parametrize("protocol", PADDED)
+@pytest.mark.parametrize("protocol", ALL)
 def test_a_small_group_is_neither_released_nor_left_over(trial: Trial, protocol: str) -> None:
     deal(trial, SMALL)
     trial.play(study(trial, protocol))
@@ -134,7 +141,7 @@ def test_a_small_group_is_neither_released_nor_left_over(trial: Trial, protocol:
         assert notes == {"sex=F": SUPPRESSED, "sex=X": SUPPRESSED}
 
 
-@pytest.mark.parametrize("protocol", PADDED)
+@pytest.mark.parametrize("protocol", ALL)
 def test_without_the_rule_a_small_group_shows(trial: Trial, protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above can fail."""
     monkeypatch.setattr(groups, "is_safe", lambda *_: True)
@@ -167,14 +174,15 @@ def decode_relay(data: bytes) -> Relay:
     return decode(bytes(decode(data, Request, sender="test").body), Relay, sender="test")
 
 
-def test_what_is_sent_at_submit_has_one_length_whatever_the_groups_are(trial: Trial) -> None:
+@pytest.mark.parametrize("protocol", ["padded", "committee"])
+def test_what_is_sent_at_submit_has_one_length_whatever_the_groups_are(trial: Trial, protocol: str) -> None:
     lengths = set()
     for special in (None, SMALL, {"maple": {"X": 55}}):
         trial.begin_anew()
         deal(trial, special)
         trial.prepare()
         wire = Wire(trial)
-        drive(trial.conduct(study(trial), rng=PicksTheFirst()), wire)
+        drive(trial.conduct(study(trial, protocol), rng=PicksTheFirst()), wire)
         lengths |= {len(reply) for stage, _, reply in wire.replies if stage is Stage.SUBMIT}
     assert len(lengths) == 1
 
@@ -182,7 +190,7 @@ def test_what_is_sent_at_submit_has_one_length_whatever_the_groups_are(trial: Tr
 # Two rounds
 
 
-def two_rounds(trial: Trial) -> list[tuple[str, ...]]:
+def two_rounds(trial: Trial, protocol: str) -> list[tuple[str, ...]]:
     """First F is the larger of two groups, then M is, and always three people are in neither."""
     trial.begin_anew()
     found = []
@@ -191,19 +199,23 @@ def two_rounds(trial: Trial) -> list[tuple[str, ...]]:
         hidden = {"hazel": EVERYWHERE | {few: 4}}
         deal(trial, SMALL | hidden)
         trial.prepare()
-        trial.play(study(trial))
+        trial.play(study(trial, protocol))
         found.append(published(trial))
     return found
 
 
-def test_two_rounds_show_no_more_than_one(trial: Trial) -> None:
-    assert two_rounds(trial) == [("F",), ("F",)]
+@pytest.mark.parametrize("protocol", ["padded", "committee"])
+def test_two_rounds_show_no_more_than_one(trial: Trial, protocol: str) -> None:
+    assert two_rounds(trial, protocol) == [("F",), ("F",)]
 
 
-def test_without_memory_two_rounds_show_a_small_group(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("protocol", ["padded", "committee"])
+def test_without_memory_two_rounds_show_a_small_group(
+    trial: Trial, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The test above can fail: F of one round and M of the other leave three people of the total."""
     monkeypatch.setattr(Steps, "_published_before", lambda *_: frozenset())
-    assert two_rounds(trial) == [("F",), ("M",)]
+    assert two_rounds(trial, protocol) == [("F",), ("M",)]
 
 
 def test_another_study_with_the_same_column_counts_as_well(trial: Trial) -> None:
@@ -283,3 +295,89 @@ def test_the_answer_names_the_groups_that_the_leader_chose(trial: Trial, release
 def test_a_study_of_vaults_names_its_groups(trial: Trial) -> None:
     with pytest.raises(ConfigError, match="names no groups"):
         check_study(study(trial, groups=()), trial.policy)
+
+
+# A committee: every member decides, and one that is honest is enough
+
+
+def shares_of(wire: Wire) -> list[SealedShare]:
+    """What members gave at `open`, newest first."""
+    replies = [reply for stage, _, reply in reversed(wire.replies) if stage is Stage.OPEN]
+    return [decode(decode(each, Reply, sender="test").body, SealedShare, sender="test") for each in replies]
+
+
+def test_members_give_no_share_of_a_small_group(trial: Trial) -> None:
+    """Of each prime and form of what is published there are two numbers in a share, and nothing more but the seal."""
+    deal(trial, SMALL)
+    wire = Wire(trial)
+    round_ = drive(trial.conduct(study(trial, "committee")), wire).round
+    found = shares_of(wire)
+    assert [share.groups for share in found] == [("M",)] * 3
+    everything, opened = (len(round_.forms_of(each)) for each in (round_.groups, ("M",)))
+    assert everything == 2 * opened
+    numbers = 2 * opened * len(committee.lay_out(round_).primes)
+    assert {len(share.box) for share in found} == {packed_size(numbers) + SEAL_BYTES}
+
+
+@pytest.mark.parametrize("honest", range(3))
+def test_one_honest_member_is_enough_to_hide_a_small_group(
+    trial: Trial, honest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other two give shares of everything. Without the third there is nothing to add up."""
+    deal(trial, SMALL)
+    required = groups.choose
+    asked = {"by": ""}
+
+    def choose(declared: Any, least: int, before: Any) -> tuple[str, ...]:
+        return required(declared, least, before) if asked["by"] == MEMBERS[honest] else ("F", "M", "X")
+
+    monkeypatch.setattr(groups, "choose", choose)
+
+    def meddle(_exchange: Any, name: str, data: bytes) -> bytes:
+        asked["by"] = name
+        return data
+
+    wire = Wire(trial, meddle=meddle)
+    report = drive(trial.conduct(study(trial, "committee"), attempts=1), wire)
+    assert report.confirmed == ()
+    assert all(trial.last(name).verdict is None for name in NAMES)
+    assert sorted(len(share.groups) for share in shares_of(wire)) == [1, 3, 3]
+
+
+def test_what_any_member_remembers_counts(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second member alone knows that M was published: with F as well, three people would be left of the total."""
+    deal(trial, SMALL | {"hazel": EVERYWHERE | {"M": 4}})
+    remembered = Steps._published_before
+
+    def before(steps: Steps, *arguments: Any) -> frozenset[str]:
+        return remembered(steps, *arguments) | ({"M"} if steps.me == MEMBERS[1] else set())
+
+    monkeypatch.setattr(Steps, "_published_before", before)
+    trial.play(study(trial, "committee"))
+    assert published(trial) == ("M",)
+
+
+def test_a_round_opened_meanwhile_ends_the_one_that_did_not_reckon_with_it(trial: Trial) -> None:
+    """Before the outcome of the first was told to anybody: members know what they have given shares of."""
+    deal(trial, SMALL)
+    asked = study(trial, "committee")
+    first, second = (trial.conduct(asked, attempts=1) for _ in range(2))
+    exchange, other = next(first), next(second)
+    while exchange.stage is not Stage.OPEN:
+        exchange = first.send(Wire(trial)(exchange))
+    while other.stage is not Stage.OPEN:
+        other = second.send(Wire(trial)(other))
+    assert all(reply != REFUSAL for reply in Wire(trial)(exchange).values())
+    assert set(Wire(trial)(other).values()) == {REFUSAL}
+    assert all(trial.last(name).verdict is None for name in NAMES)
+
+
+def test_a_round_with_groups_is_not_void_once_declarations_may_have_been_read(trial: Trial) -> None:
+    """Two rosters in rounds that cost nothing would tell, by difference, what one party declared."""
+    deal(trial, SMALL)
+    for named, costs in (((), {0}), (("F", "M", "X"), {1})):
+        asked = study(trial, "committee", groups=named, group_column="sex" if named else None)
+        trial.begin_anew()
+        with pytest.raises(FhevalError, match="it takes 3"):
+            drive(trial.conduct(asked), Wire(trial, lose=lambda exchange, name: (exchange.stage, name) == LOST))
+        assert {sum(each.rounds for each in trial.ledgers[name].spending()) for name in NAMES} == costs

@@ -98,7 +98,7 @@ def test_nothing_is_changed_or_deleted(trial: Trial, table: str) -> None:
     trial.play()
     trial.ledgers["alder"].abort(trial.last("alder").round.id, "for the test", at=NOW)
     other = trial.round(trial.study(), "alder")
-    trial.ledgers["alder"].record(entry(other, Stage.VOID, void=True), at=NOW)
+    trial.ledgers["alder"].record(entry(other, Stage.VOID, void=True, published=()), at=NOW)
     trial.ledgers["alder"].reset_budget(trial.ledgers["alder"].spending()[0].lineage, "for the test", at=NOW)
     trial.ledgers["alder"].settle("id", "alder", "/directory", "for the test", at=NOW)
     found = 0

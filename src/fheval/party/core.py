@@ -172,6 +172,7 @@ class VaultCore:
                 reply=reply,
                 keys=answered.keys,
                 roster=answer.roster,
+                published=answer.published,
                 use=answered.use,
                 verdict=answer.verdict,
                 void=answered.void,
@@ -264,7 +265,7 @@ def _require_next(context: RoundContext, me: str, answered: Iterable[Stage], sta
     before = tuple(answered)
     if stage in (Stage.VOID, Stage.VOIDED):
         # Before it has helped to open anything, and a party only once it has submitted.
-        early = context.protocol.unopened.issuperset(before)
+        early = context.protocol.may_void(context.round, before)
         concerned = me in context.protocol.openers(context.round) if stage is Stage.VOID else Stage.SUBMIT in before
         allowed = early and concerned
     elif stage is Stage.TELL:

@@ -103,6 +103,7 @@ class Entry:
     reply: bytes = field(repr=False)
     keys: EpochBytes | None = None
     roster: tuple[str, ...] | None = None
+    published: tuple[str, ...] | None = None
     use: Use | None = None
     verdict: Verdict | None = None
     void: bool = False
@@ -240,6 +241,8 @@ class Ledger:
             self._insert_once("epoch_bytes", id=epoch.id, bundle=entry.keys.bundle, box=entry.keys.box)
         if entry.roster is not None:
             self._insert("rosters", round=round_id, names=msgspec.msgpack.encode(entry.roster))
+        if entry.published is not None:
+            self._insert("openings", round=round_id, groups=msgspec.msgpack.encode(entry.published))
         if entry.use is not None:
             self._insert("uses", round=round_id, lineage=entry.use.lineage, releases=entry.use.releases)
             if entry.use.cost is not None:
@@ -395,17 +398,18 @@ class Ledger:
         return list(dict.fromkeys([*opened, *(verdict_from_bytes(each).roster for (each,) in told)]))
 
     def published_groups(self, lineage: str, column: str) -> frozenset[str]:
-        """The groups of a column that rounds of a lineage have published, as far as this party knows."""
+        """The groups of a column that rounds of a lineage have published, or may have, as far as this party knows."""
         query = (
-            "SELECT verdict, studies.study FROM endings JOIN spent USING (round) "
-            "JOIN studies ON hash = spent.study WHERE lineage = ?"
+            "SELECT verdict, groups, studies.study FROM spent JOIN studies ON hash = spent.study "
+            "LEFT JOIN endings USING (round) LEFT JOIN openings USING (round) WHERE lineage = ?"
         )
-        return frozenset(
-            group
-            for verdict, study in self._rows(query, lineage)
-            if (asked := Study.from_bytes(study)).group_column == column and asked.hides_groups
-            for group in verdict_from_bytes(verdict).groups
-        )
+        found: set[str] = set()
+        for verdict, opened, study in self._rows(query, lineage):
+            asked = Study.from_bytes(study)
+            if asked.group_column == column and asked.hides_groups:
+                found.update(() if verdict is None else verdict_from_bytes(verdict).groups)
+                found.update(() if opened is None else msgspec.msgpack.decode(opened, type=tuple[str, ...]))
+        return frozenset(found)
 
     def lineage_of(self, round_id: str) -> str | None:
         """The lineage that a round takes releases from; None while this party has not uploaded."""

@@ -12,8 +12,8 @@ from fheval.party.sqlite_file import Schema, file_in_words
 
 # 3: a ledger knows whose it is and where it lies, and rounds may be void. 4: studies have a table of their own,
 # and releases are counted by lineage, since a reset. 5: permanent rows form a chain. 6: rounds under noise spend
-# privacy.
-SCHEMA_VERSION = 6
+# privacy. 7: members of a committee know which groups they have helped to open.
+SCHEMA_VERSION = 7
 
 PERMANENT = {
     "places": "number INTEGER PRIMARY KEY, ledger TEXT NOT NULL, member TEXT NOT NULL, directory TEXT NOT NULL, "
@@ -26,6 +26,7 @@ PERMANENT = {
     "stages": "number INTEGER PRIMARY KEY, round TEXT NOT NULL REFERENCES rounds (id), stage TEXT NOT NULL, "
     "request BLOB NOT NULL, reply BLOB NOT NULL, at TEXT NOT NULL, UNIQUE (round, stage)",
     "rosters": "round TEXT PRIMARY KEY REFERENCES rounds (id), names BLOB NOT NULL",
+    "openings": "round TEXT PRIMARY KEY REFERENCES rounds (id), groups BLOB NOT NULL",
     "uses": "round TEXT PRIMARY KEY REFERENCES rounds (id), lineage TEXT NOT NULL, releases INTEGER NOT NULL",
     "noise": "round TEXT PRIMARY KEY REFERENCES rounds (id), epsilon REAL, rho REAL NOT NULL",
     "resets": "number INTEGER PRIMARY KEY, lineage TEXT NOT NULL, last_round INTEGER NOT NULL, reason TEXT NOT NULL, "

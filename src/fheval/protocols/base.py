@@ -259,12 +259,14 @@ class Seat:
 class Answer:
     """What a member answers, and what it notes for itself: a roster, a verdict, why it does not accept a result.
 
-    An upload's `nonce` is signed so that it can be shown to the leader without the upload.
+    An upload's `nonce` is signed so that it can be shown to the leader without the upload. `published` are the groups
+    that a member of a committee has helped to open.
     """
 
     body: Message
     nonce: bytes = b""
     roster: tuple[str, ...] | None = None
+    published: tuple[str, ...] | None = None
     verdict: Verdict | None = None
     complaint: str | None = None
 
@@ -544,6 +546,10 @@ class Protocol(ABC):
     def parts_of(self, round_: Round, stage: Stage) -> int:  # noqa: ARG002 (most answers fit one message)
         """In how many messages a stage is answered."""
         return 1
+
+    def may_void(self, round_: Round, answered: Iterable[Stage]) -> bool:  # noqa: ARG002 (the same for most rounds)
+        """Whether a member that has answered these stages has not helped to open anything of the round."""
+        return self.unopened.issuperset(answered)
 
     def openers(self, round_: Round) -> tuple[str, ...]:
         """The members without whom nobody can open the round: it is void once all of them refuse for good."""

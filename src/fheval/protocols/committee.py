@@ -12,6 +12,11 @@ adds nothing and opens nothing: it passes messages on, all of which are signed. 
     open       members    their shares of X and Z, sealed for the parties       all must have seen the same
     broadcast  roster     a party adds the shares up, lifts and divides
 
+With groups, parties declare what `groups` says under pads of all members. At `mix` each member seals for the others its
+share of the sum of declarations, −Σ_m pad_{m,i} and, from the first, the sum of what came. At `open` all add these up,
+come to the same choice, and give shares for published groups alone: the others' stay shares, of which an honest member
+never gives its own. What members know to have been published before goes with the share, and the union holds.
+
 Every secret of a member is derived from its master, the round, and the nonce of its offer; what it draws once uploads
 are there also depends on the digest of everything that it was shown. So a member that was restarted goes on where it
 was, and one that is shown something else draws other numbers.
@@ -19,7 +24,7 @@ was, and one that is shown something else draws other numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 
 import numpy as np
@@ -27,7 +32,8 @@ import numpy as np
 from fheval import field
 from fheval.engines import Engine, Parameters
 from fheval.errors import ConfigError, RemoteProtocolError, UndefinedMetric
-from fheval.protocols import base, padding
+from fheval.field import Residues
+from fheval.protocols import base, groups, padding
 from fheval.protocols.base import Answer, Asked, Option, Playing, Protocol, Receipt, Seat, Stage, Step, View, Words
 from fheval.protocols.committee_member import Member, require_roster
 from fheval.protocols.committee_messages import (
@@ -93,16 +99,23 @@ def party_submit(
 
     Learns: nothing.
     """
-    count = len(layout.primes) * layout.batch.size
+    hidden = [field.from_integers(own.table.reshape(-1), prime) for prime in layout.primes]
+    values = _under_pads(round_, secrets, nonce, layout.primes, hidden, padding.UPLOAD)
+    if layout.declared:
+        values += _under_pads(round_, secrets, nonce, [groups.PRIME], [groups.declared_of(round_, own)], groups.PAD)
+    return CommitteeCounts(round=round_.id, sender=me, nonce=nonce, values=values)
+
+
+def _under_pads(
+    round_: Round, secrets: PartySecrets, nonce: bytes, primes: Sequence[int], hidden: Sequence[Residues], usage: str
+) -> tuple[bytes, ...]:
+    """Numbers for each prime, plus one pad of every member."""
+    count = sum(map(len, hidden))
     total = np.zeros(4 * count, dtype=np.uint64)
     for pad_seed in secrets.pad_seeds:
-        total += padding.pad(pad_seed, round_, nonce, count)
-    pads = padding.reduced(total, 32, layout.primes)
-    hidden = [field.from_integers(own.table.reshape(-1), prime) for prime in layout.primes]
-    values = (
-        pack([field.add(counts, pad, prime)]) for counts, pad, prime in zip(hidden, pads, layout.primes, strict=True)
-    )
-    return CommitteeCounts(round=round_.id, sender=me, nonce=nonce, values=tuple(values))
+        total += padding.pad(pad_seed, round_, nonce, count, usage)
+    pads = padding.reduced(total, 32, primes)
+    return tuple(pack([field.add(values, pad, prime)]) for values, pad, prime in zip(hidden, pads, primes, strict=True))
 
 
 def party_open(
@@ -110,42 +123,45 @@ def party_open(
 ) -> Verdict:
     """Broadcast, party: X and Z are the sums of the members' shares; lift and divide.
 
-    Learns: the released ratios.
+    Learns: the released ratios, and which groups are among them.
     """
-    forms = layout.plan.forms
-    total = UploadSum(2 * forms * len(layout.primes))
-    for share in read_shares(round_, message):
+    shares = read_shares(round_, message)
+    published = shares[0].groups
+    read = round_.forms_of(published)
+    forms, below = [round_.forms[each] for each in read], [round_.denominators[each] for each in read]
+    total = UploadSum(2 * len(forms) * len(layout.primes))
+    for share in shares:
         try:
             labels = round_.digest, share.seen, share.sender
             total.add(unseal(secrets.seed, "share", *labels, box=share.box), share.sender)
         except SealBroken:
             raise misfit(f"The share of {share.sender} was altered.", share.sender) from None
     # By prime: X of every form, then Z of every form.
-    summed = np.array([each.tolist() for each in total.totals(layout.primes)], dtype=object).reshape(-1, 2, forms)
-    pairs = [(summed[:, 0, number].tolist(), summed[:, 1, number].tolist()) for number in range(forms)]
+    summed = np.array([each.tolist() for each in total.totals(layout.primes)], dtype=object).reshape(-1, 2, len(forms))
+    pairs = [(summed[:, 0, number].tolist(), summed[:, 1, number].tolist()) for number in range(len(forms))]
     if layout.rounded is None:
-        ratios = [exact_fraction(form, layout.primes, *pair) for form, pair in zip(round_.forms, pairs, strict=True)]
+        ratios = [exact_fraction(form, layout.primes, *pair) for form, pair in zip(forms, pairs, strict=True)]
     else:
         ratios = [
-            layout.rounded.ratio(form, below.kind, *pair)
-            for form, below, pair in zip(round_.forms, round_.denominators, pairs, strict=True)
+            layout.rounded.ratio(form, each.kind, *pair) for form, each, pair in zip(forms, below, pairs, strict=True)
         ]
     if all(ratio is None for ratio in ratios):
         raise UndefinedMetric
     hiding_bits = layout.rounded.hiding_bits if layout.rounded else None
     require_roster(round_, roster, layout.members)
-    return Verdict(ratios=tuple(ratios), roster=roster, hiding_bits=hiding_bits)
+    return Verdict(ratios=tuple(ratios), groups=published, roster=roster, hiding_bits=hiding_bits)
 
 
 def read_shares(round_: Round, message: SealedShares) -> list[SealedShare]:
-    """The shares of all members, who must have seen the same and speak of the same roster."""
+    """The shares of all members, who must have seen the same and speak of the same roster and groups."""
     from_this_round(round_, message.round, AGGREGATOR, "SealedShares")
     shares = [decode(data, SealedShare, sender=AGGREGATOR) for data in message.shares]
     if tuple(share.sender for share in shares) != members_of(round_):
         raise misfit("There is not one share from every member.", AGGREGATOR)
-    if len({(share.round, share.roster, share.seen) for share in shares}) != 1:
-        raise misfit("The members' shares are not of one round and roster.", AGGREGATOR)
+    if len({(share.round, share.roster, share.seen, share.groups) for share in shares}) != 1:
+        raise misfit("The members' shares are not of one round, roster and choice of groups.", AGGREGATOR)
     from_this_round(round_, shares[0].round, AGGREGATOR, "SealedShare")
+    groups.require_groups(round_, shares[0].groups, AGGREGATOR)
     return shares
 
 
@@ -190,8 +206,7 @@ class Aggregator(base.Aggregator):
             self.check_sender(counts)
         from_this_round(self.round, counts.round, counts.sender, "CommitteeCounts")
         padding.require_nonce(counts.nonce, counts.sender)
-        size = packed_size(self.layout.batch.size)
-        if [len(values) for values in counts.values] != [size] * len(self.layout.primes):
+        if [len(values) for values in counts.values] != [packed_size(count) for _, count in self.layout.uploaded]:
             raise RemoteProtocolError(
                 f"{counts.sender} sent counts of another size than the round's. It was left out.",
                 step="CommitteeCounts",
@@ -225,9 +240,8 @@ class Aggregator(base.Aggregator):
             raise self.members_failed(Stage.PADS, frozenset({error.culprit}), str(error)) from error
         told = tuple(each.told for each in crossed.values())
         digests = b"".join(digest for each in self.digests for digest in each)
-        for part in self.layout.parts:
-            chosen = range(len(self.layout.primes))[part]
-            values = tuple(b"".join(each.values[n] for each in self.uploads) for n in chosen)
+        for part in range(len(self.layout.parts)):
+            values = tuple(b"".join(each.values[n] for each in self.uploads) for n in self.layout.shown(part))
             yield {
                 member: encode(
                     MixNotice(
@@ -277,6 +291,7 @@ class Committee(Protocol):
         unverified="not by a proof: the aggregator computes nothing, and members refuse messages that it changed",
     )
     batch = True
+    groups = True
     resists = True
     tolerance = 0.0
     default_precision: float | None = 1e-4
@@ -318,6 +333,11 @@ class Committee(Protocol):
             f"The committee is {seats}, each with keys of its own: nothing shows but the result, unless all {wanted} "
             "of them work together with the aggregator."
         )
+
+    def may_void(self, round_: Round, answered: Iterable[Stage]) -> bool:
+        """With groups, `mix` has its share of what was declared."""
+        given = tuple(answered)
+        return super().may_void(round_, given) and not (round_.undecided and Stage.MIX in given)
 
     def tellers(self, round_: Round) -> tuple[str, ...]:
         return members_of(round_)
@@ -385,7 +405,8 @@ class Committee(Protocol):
         return Answer(body=Member(seat, self.lay_out(seat.round)).mix(notice, seat.part))
 
     def answer_open(self, seat: Seat, body: bytes) -> Answer:
-        return Answer(body=Member(seat, self.lay_out(seat.round)).open(decode(body, OpenNotice, sender=AGGREGATOR)))
+        share = Member(seat, self.lay_out(seat.round)).open(decode(body, OpenNotice, sender=AGGREGATOR))
+        return Answer(body=share, published=share.groups if seat.round.undecided else None)
 
     def answer_broadcast(self, seat: Seat, body: bytes) -> Answer:
         """Party: add up the shares that all members have signed, and read what they come to."""

@@ -10,10 +10,11 @@ import numpy as np
 
 from fheval import field
 from fheval.field import Residues
-from fheval.protocols import padding
+from fheval.protocols import groups, padding
 from fheval.protocols.base import Seat, Stage
 from fheval.protocols.committee_messages import (
     Crossing,
+    DeclaredShare,
     Mixed,
     MixNotice,
     Offer,
@@ -41,8 +42,8 @@ from fheval.protocols.round import (
     require_keys,
     uniform_data,
 )
-from fheval.secrets import seal
-from fheval.wire import decode
+from fheval.secrets import SealBroken, seal, unseal
+from fheval.wire import decode, encode
 
 
 class Member:
@@ -177,34 +178,47 @@ class Member:
     def mix(self, notice: MixNotice, part: int) -> Mixed:
         """Mix: check and add up the uploads, and turn what was returned into shares of num and den.
 
-        Tells its shares less u_i. Learns: nothing; δ and what is decrypted are uniform.
+        Tells its shares less u_i, and its share of what was declared of groups. Learns: nothing; δ and what is
+        decrypted are uniform.
         """
         own = self.told
-        chosen = range(len(self.layout.primes))[self.layout.parts[part]]
-        totals = self._added_up(notice, own.uploads, chosen)
+        totals = self._added_up(notice, own.uploads, self.layout.shown(part))
         seen = self._compared(notice, own)
         returns = self._returns(notice)
+        declared = totals.pop(len(self.layout.primes), None)
         values = [
             part
-            for n, total in zip(chosen, totals, strict=True)
+            for n, total in totals.items()
             for part in self._mixed(own.uploads + own.offers, n, total, notice.told, [each[n] for each in returns])
         ]
-        return Mixed(round=self.round.id, sender=self.seat.me, seen=seen, values=pack(values))
+        box = b"" if declared is None else self._declared(notice, seen, declared)
+        return Mixed(round=self.round.id, sender=self.seat.me, seen=seen, values=pack(values), declared=box)
 
-    def _added_up(self, notice: MixNotice, announced: bytes, chosen: Sequence[int]) -> list[Residues]:
+    def _declared(self, notice: MixNotice, seen: bytes, total: Residues) -> bytes:
+        """This member's share of the sum of declarations, and what it knows to be published, sealed for the others."""
+        secrets = self.seat.secrets
+        (pads,) = padding.leader_pad_sums(
+            self.round, secrets, notice.roster, notice.nonces, [groups.PRIME], self.layout.declared, groups.PAD
+        )
+        first = total if self.index == 0 else np.zeros_like(total)
+        share = pack([field.subtract(first, pads, groups.PRIME)])
+        plain = encode(DeclaredShare(share=share, before=tuple(sorted(self.seat.published_before))))
+        return seal(secrets.seed, "declared", self.round.digest, seen, self.seat.me, plain=plain, rng=self.seat.rng)
+
+    def _added_up(self, notice: MixNotice, announced: bytes, chosen: Sequence[int]) -> dict[int, Residues]:
         """Y for the primes of this part, of the very uploads whose digests were signed."""
         from_this_round(self.round, notice.round, AGGREGATOR, "MixNotice")
-        roster, primes = notice.roster, self.layout.primes
+        roster, uploaded = notice.roster, self.layout.uploaded
         told = [
-            cut_evenly(each, len(primes), "digests of an upload")
+            cut_evenly(each, len(uploaded), "digests of an upload")
             for each in cut_evenly(notice.digests, len(roster), "digests")
         ]
-        size = packed_size(self.layout.batch.size)
-        totals = []
+        totals = {}
         if len(notice.values) != len(chosen):
             raise misfit("The uploads are not those of this part.", AGGREGATOR)
         for n, values in zip(chosen, notice.values, strict=True):
-            total = UploadSum(self.layout.batch.size)
+            prime, count = uploaded[n]
+            total, size = UploadSum(count), packed_size(count)
             if len(values) != size * len(roster):
                 raise misfit("There is not one upload of every party.", AGGREGATOR)
             for party, digests, start in zip(roster, told, range(0, len(values), size), strict=True):
@@ -212,7 +226,7 @@ class Member:
                 if not compare_digest(sha256(piece).digest(), digests[n]):
                     raise misfit(f"The upload of {party} is not the one that was announced.", AGGREGATOR)
                 total.add(piece, party)
-            totals += total.totals([primes[n]])
+            (totals[n],) = total.totals([prime])
         nonces = padding.split_nonces(notice.nonces, roster)
         uploads = b"".join(
             upload_digest(self.round.id, party, nonce, digests)
@@ -291,15 +305,17 @@ class Member:
     def open(self, notice: OpenNotice) -> SealedShare:
         """Open: the member's shares of X and Z, once all have told the same; sealed for the parties.
 
-        Learns: nothing, before the parties learn the result.
+        Learns: nothing, before the parties learn the result; of groups, how many parties hold enough, and anyone.
         """
         from_this_round(self.round, notice.round, AGGREGATOR, "OpenNotice")
         own = [self._said(stage) for stage in self.layout.mix_stages]
         seen = decode(own[0], Mixed, sender=self.seat.me).seen
         mixed = self._all_mixed(notice, own, seen)
+        published = self._published(notice, seen) if self.layout.declared else ()
+        read = self.round.forms_of(published)
         shown = self.told.uploads + self.told.offers
         values = [
-            share
+            share[read]
             for n in range(len(self.layout.primes))
             for share in self._share(shown, n, [each[n] for each in mixed])
         ]
@@ -313,7 +329,27 @@ class Member:
             plain=pack(values),
             rng=self.seat.rng,
         )
-        return SealedShare(round=self.round.id, sender=self.seat.me, roster=roster, seen=seen, box=box)
+        return SealedShare(
+            round=self.round.id, sender=self.seat.me, roster=roster, seen=seen, box=box, groups=published
+        )
+
+    def _published(self, notice: OpenNotice, seen: bytes) -> tuple[str, ...]:
+        """The groups that are opened, by what all members told at `mix`, which they have signed."""
+        shares: list[Residues] = []
+        before: set[str] = set()
+        for member, parts in zip(self.members, notice.mixed, strict=True):
+            box = decode(parts[0], Mixed, sender=member).declared
+            try:
+                plain = unseal(self.seat.secrets.seed, "declared", self.round.digest, seen, member, box=box)
+            except SealBroken:
+                raise misfit(f"What {member} told of the groups was altered.", member) from None
+            told = decode(plain, DeclaredShare, sender=member)
+            if member == self.seat.me and set(told.before) != self.seat.published_before:
+                raise misfit("Other groups were published since the uploads were added up.", AGGREGATOR)
+            shares.append(read_residues(told.share, self.layout.declared, groups.PRIME, member))
+            before.update(told.before)
+        declared = groups.Declared.read(self.round.groups, _sum(shares, groups.PRIME).tolist())
+        return groups.choose(declared, self.round.minimum_cohort, before)
 
     def _all_mixed(self, notice: OpenNotice, own: Sequence[bytes], seen: bytes) -> list[list[list[Residues]]]:
         """What each member told, for every prime; all must have seen the same."""

@@ -22,7 +22,10 @@ class Offer(Message, frozen=True, kw_only=True):
 
 
 class CommitteeCounts(Message, frozen=True, kw_only=True):
-    """Submit, party to members: y_m for every prime, six bytes a value, and the nonce that its pads were made with."""
+    """Submit, party to members: y_m for every prime, six bytes a value, and the nonce that its pads were made with.
+
+    Where the study has groups, what it declares of them follows under pads of their own, as if for one more prime.
+    """
 
     round: str
     sender: str
@@ -64,7 +67,8 @@ class Crossing(Message, frozen=True, kw_only=True):
 class MixNotice(Message, frozen=True, kw_only=True):
     """Mix, aggregator to one member: the uploads of some primes, what all told, and what was returned to it.
 
-    `digests` are those of every party's values, prime by prime; `values` has the values of the primes of this part.
+    `digests` are those of every party's values, prime by prime; `values` has the values of the primes of this part, and
+    the first part what was declared.
     """
 
     round: str
@@ -77,12 +81,23 @@ class MixNotice(Message, frozen=True, kw_only=True):
 
 
 class Mixed(Message, frozen=True, kw_only=True):
-    """Mix, member to the others: its shares less u_i, what it keeps for itself under a pad, and A's θ."""
+    """Mix, member to the others: its shares less u_i, what it keeps for itself under a pad, and A's θ.
+
+    `declared` has its share of what was declared of groups, sealed so that the aggregator cannot read it.
+    """
 
     round: str
     sender: str
     seen: bytes
     values: Blob
+    declared: bytes = b""
+
+
+class DeclaredShare(Message, frozen=True, kw_only=True):
+    """In `Mixed.declared`: a member's share of the sum of declarations, and the groups that it knows were published."""
+
+    share: bytes
+    before: tuple[str, ...]
 
 
 class OpenNotice(Message, frozen=True, kw_only=True):
@@ -93,13 +108,17 @@ class OpenNotice(Message, frozen=True, kw_only=True):
 
 
 class SealedShare(Message, frozen=True, kw_only=True):
-    """Open, member to all parties: its share of X and Z, sealed so that the aggregator cannot read it."""
+    """Open, member to all parties: its share of X and Z, sealed so that the aggregator cannot read it.
+
+    They are of everyone and of the `groups` that are published.
+    """
 
     round: str
     sender: str
     roster: tuple[str, ...]
     seen: bytes
     box: bytes
+    groups: tuple[str, ...] = ()
 
 
 class SealedShares(Message, frozen=True, kw_only=True):

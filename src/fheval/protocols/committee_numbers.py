@@ -12,7 +12,7 @@ from fheval.engines import Parameters
 from fheval.engines.parameters import bfv_linear
 from fheval.errors import CapacityError, LocalProtocolError
 from fheval.field import Residues
-from fheval.protocols import padding
+from fheval.protocols import groups, padding
 from fheval.protocols.base import Stage
 from fheval.protocols.padding import packed_size
 from fheval.protocols.pairwise import PairPlan
@@ -30,7 +30,10 @@ MOST_OFFERED = 140
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What everyone derives from the round: primes, slots, and the release; None stands for exact."""
+    """What everyone derives from the round: primes, slots, and the release; None stands for exact.
+
+    Of groups, a party declares so many numbers.
+    """
 
     primes: tuple[int, ...]
     plan: PairPlan
@@ -38,6 +41,7 @@ class Layout:
     rounded: TwoBlinders | None
     parts: tuple[slice, ...]
     members: tuple[str, ...]
+    declared: int
 
     @classmethod
     def of(cls, round_: Round, members: tuple[str, ...]) -> Layout:
@@ -66,7 +70,26 @@ class Layout:
                     f"The batch takes {needed:,} {what}, and a round has room for {most:,}. "
                     "Ask for fewer decision points, resamples, groups or metrics at once."
                 )
-        return cls(primes=primes, plan=plan, batch=round_.batch, rounded=rounded, parts=parts, members=members)
+        return cls(
+            primes=primes,
+            plan=plan,
+            batch=round_.batch,
+            rounded=rounded,
+            parts=parts,
+            members=members,
+            declared=groups.untagged_size(round_),
+        )
+
+    @property
+    def uploaded(self) -> list[tuple[int, int]]:
+        """What a party uploads: numbers modulo which prime, and how many."""
+        values = [(prime, self.batch.size) for prime in self.primes]
+        return [*values, (groups.PRIME, self.declared)] if self.declared else values
+
+    def shown(self, part: int) -> list[int]:
+        """Which of that members are shown in one part of `mix`; what was declared goes with the first."""
+        primes = list(range(len(self.primes))[self.parts[part]])
+        return [*primes, len(self.primes)] if self.declared and part == 0 else primes
 
     def left(self, table: Residues, prime: int, *, one: int) -> Residues:
         """The left factors of all products; `one` is the table's share of the constant."""

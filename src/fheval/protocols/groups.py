@@ -20,6 +20,8 @@ round was opened: rounds that overlap do not slip past rule 3.
 
 Tags as in `curve` keep an aggregator from adding parties to a small group: a sum that was changed passes with a
 probability of 1/(t − 1) for each.
+
+In `committee` all members do this together, see there: the declarations are signed, and need no tags.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from fheval.secrets import derive, expand, nonzero_residue
 (PRIME,) = plain_moduli(1)
 # A forged sum passes with 2^-91.
 TAGS = 2
-_PAD = "groups/pad"
+PAD = "groups/pad"
 
 SUPPRESSED = "suppressed: too few parties hold enough of it, or it would give such a group away"
 
@@ -75,20 +77,30 @@ def declaration(groups: Sequence[str], sizes: Mapping[str, int], minimum: int) -
     return np.array([*(size >= minimum for size in held), *(size > 0 for size in held)], dtype=np.int64)
 
 
+def untagged_size(round_: Round) -> int:
+    """How many numbers a party declares; none where the study names no groups."""
+    return 2 * (len(round_.groups) + 1) if round_.undecided else 0
+
+
 def declared_size(round_: Round) -> int:
-    """How many numbers a party declares, tags included; none where the study names no groups."""
-    return 2 * (len(round_.groups) + 1) * (1 + TAGS) if round_.undecided else 0
+    """The same, tags included."""
+    return untagged_size(round_) * (1 + TAGS)
+
+
+def declared_of(round_: Round, own: Contribution) -> Residues:
+    """Party: d, what it declares."""
+    if own.declared is None or len(own.declared) != untagged_size(round_):
+        raise LocalProtocolError("The round has groups and a party declares none. Count again.")
+    return field.from_integers(own.declared, PRIME)
 
 
 def party_declare(round_: Round, secrets: PartySecrets, own: Contribution, nonce: bytes) -> bytes:
     """Party, with its upload: d, α_1·d, … under a pad."""
     if not round_.undecided:
         return b""
-    if own.declared is None or len(own.declared) * (1 + TAGS) != declared_size(round_):
-        raise LocalProtocolError("The round has groups and a party declares none. Count again.")
-    plain = field.from_integers(own.declared, PRIME)
+    plain = declared_of(round_, own)
     parts = [plain, *(field.multiply(plain, key, PRIME) for key in _tag_keys(round_, secrets))]
-    return padding.party_pad(round_, secrets, nonce, [PRIME], [np.concatenate(parts)], _PAD)
+    return padding.party_pad(round_, secrets, nonce, [PRIME], [np.concatenate(parts)], PAD)
 
 
 def leader_read(
@@ -98,7 +110,7 @@ def leader_read(
     total = padding.UploadSum(declared_size(round_))
     total.add(declared, AGGREGATOR)
     (padded,) = total.totals([PRIME])
-    (pads,) = padding.leader_pad_sums(round_, secrets, roster, nonces, [PRIME], declared_size(round_), _PAD)
+    (pads,) = padding.leader_pad_sums(round_, secrets, roster, nonces, [PRIME], declared_size(round_), PAD)
     plain, *tagged = np.split(field.subtract(padded, pads, PRIME), 1 + TAGS)
     for key, tag in zip(_tag_keys(round_, secrets), tagged, strict=True):
         if not np.array_equal(field.multiply(plain, key, PRIME), tag):
