@@ -1,4 +1,4 @@
-"""Exact arithmetic in prime fields of up to 50 bits, vectorised, integers put together from residues, and linear maps.
+"""Exact arithmetic in prime fields of up to 62 bits, vectorised, integers put together from residues, and linear maps.
 
 A product of two 46-bit residues has 92 bits. `multiply` gets it exactly out of 64-bit words: the quotient
 a·b/t is estimated in double precision, where it is off by less than one for t below 2^50, so that the remainder
@@ -32,7 +32,32 @@ def multiply(a: Residues, b: Residues | int, modulus: int) -> Residues:
     """
     if modulus >= LARGEST_MODULUS:
         raise ValueError("The modulus must be below 2^50.")
-    right = np.asarray(b, dtype=np.uint64)
+    return _multiply(a, np.asarray(b, dtype=np.uint64), modulus)
+
+
+def multiply_large(a: Residues, b: Residues, modulus: int) -> Residues:
+    """The same for a modulus of up to 62 bits, as the primes of ciphertexts are: b is taken in two halves.
+
+    >>> multiply_large(np.array([2**59], dtype=np.uint64), np.array([2**59], dtype=np.uint64), 2**60 - 93)
+    array([288230376151713883], dtype=uint64)
+    >>> 2**118 % (2**60 - 93)
+    288230376151713883
+    """
+    if modulus >= 1 << 2 * _HALF:
+        raise ValueError("The modulus must be below 2^62.")
+    upper = _multiply(a, b >> np.uint64(_HALF), modulus)
+    return add(
+        _multiply(upper, np.asarray(1 << _HALF, dtype=np.uint64), modulus),
+        _multiply(a, b & np.uint64((1 << _HALF) - 1), modulus),
+        modulus,
+    )
+
+
+_HALF = 31
+
+
+def _multiply(a: Residues, right: Residues, modulus: int) -> Residues:
+    """a·right mod modulus, where a is below the modulus, that below 2^62, and `right` below 2^50."""
     quotient = (a.astype(np.float64) * right.astype(np.float64) / modulus).astype(np.uint64)
     # The quotient is off by one at most. What is below zero wraps around, so of two candidates the smaller is right.
     with np.errstate(over="ignore"):

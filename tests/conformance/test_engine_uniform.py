@@ -129,8 +129,8 @@ def transparent(engine: Engine, roles: Roles, limbs: int) -> bytes:
         from fheval.engines import seal
 
         level = b"".join(word.to_bytes(8, "little") for word in seal._setting(PARAMETERS).level(limbs))
-        numbers = seal._headed(words.size.to_bytes(8, "little") + payload)
-        payload = seal._headed(level + struct.pack("<?QQQdQ", False, 2, PARAMETERS.ring, limbs, 1.0, 1) + numbers)
+        numbers = seal._headed(words.size.to_bytes(8, "little") + payload, 0)
+        payload = seal._headed(level + struct.pack("<?QQQdQ", False, 2, PARAMETERS.ring, limbs, 1.0, 1) + numbers, 0)
     return roles.forged(container.CIPHERTEXT, roles.holder.encrypt(VALUES), payload, limbs)
 
 

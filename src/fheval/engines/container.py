@@ -151,13 +151,17 @@ class MemoryFile:
         os.ftruncate(self._descriptor, 0)
         return data
 
-    def holding(self, data: bytes | bytearray | memoryview) -> str:
-        """Fill the file with `data`, and return the path to load it from."""
-        if os.fstat(self._descriptor).st_size != len(data):
-            os.ftruncate(self._descriptor, len(data))
-        written = 0
-        while written < len(data):
-            written += os.pwrite(self._descriptor, memoryview(data)[written:], written)
+    def holding(self, *parts: bytes | bytearray | memoryview) -> str:
+        """Fill the file with what the parts hold, one behind the other, and return the path to load it from."""
+        size = sum(map(len, parts))
+        if os.fstat(self._descriptor).st_size != size:
+            os.ftruncate(self._descriptor, size)
+        place = 0
+        for part in parts:
+            written = 0
+            while written < len(part):
+                written += os.pwrite(self._descriptor, memoryview(part)[written:], place + written)
+            place += written
         return self.path
 
     def wipe(self) -> None:

@@ -2,6 +2,9 @@
 
 SEAL reads and writes by path, hence the memory files. It validates what it loads against the context (sizes,
 residues below their primes), so bytes of an untrusted sender are safe to give to it; form and scale are checked here.
+
+BFV ciphertexts of a key holder are a seed and one polynomial in NTT form (`engines.uniform`): to multiply them by a
+plaintext they need no transform. All other operations on BFV ciphertexts are those of coefficient form.
 """
 
 from __future__ import annotations
@@ -9,11 +12,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
 import tenseal.sealapi as sealapi
+import zstandard
 
 from fheval.engines import container
 from fheval.engines.base import Engine, Evaluator, KeyHolder
@@ -27,7 +32,7 @@ from fheval.engines.parameters import (
     require_rotation,
     require_same_level,
 )
-from fheval.engines.uniform import ResidueTable, body_for, read_body, uniform_part
+from fheval.engines.uniform import ResidueTable, body_for, is_seeded, read_body, seeded, uniform_part, unseeded
 from fheval.errors import EngineError
 from fheval.secrets import Secret
 
@@ -38,6 +43,8 @@ _REFUSALS = (ValueError, RuntimeError, IndexError, OverflowError)
 _SIZE_FIELD = slice(8, 16)
 _HEAD_BYTES = 16
 _VERSION_BYTES = 5
+# What stands behind the version in what SEAL has compressed.
+_ZSTANDARD = 2
 
 
 @contextmanager
@@ -70,6 +77,9 @@ class _Setting:
         self.ckks = ckks
         self.scale = 2.0**parameters.scale_bits
         self.encoder = sealapi.CKKSEncoder(self.context) if ckks else sealapi.BatchEncoder(self.context)
+        self.arithmetic = sealapi.Evaluator(self.context)
+        # Of a fresh ciphertext.
+        self.primes = [prime.value() for prime in self.context.first_context_data().parms().coeff_modulus()]
 
     def encode(self, values: Vector, like: Any = None, scale: float | None = None) -> Any:
         """Encode for the level of the library's ciphertext `like`, or for a fresh one."""
@@ -96,23 +106,41 @@ class _Setting:
         """The primes that keys are made of: those of a fresh ciphertext and the special one."""
         return [prime.value() for prime in self.context.key_context_data().parms().coeff_modulus()]
 
-    def key_body(self, encryption: Any, secret: Any, uniform_from: bytes) -> bytes:
-        """The key that SEAL has made, for a uniform part out of a hash; without that part."""
-        primes, ring = self._key_primes, self.parameters.ring
-        # SEAL's bindings give residues one by one, of objects that must stay alive.
-        pair, key = encryption.data(), secret.data()
-        body, drawn = _residues(pair.dyn_array()).reshape(2, len(primes), ring)
+    def key_body(self, encryption: bytes, secret: bytes, uniform_from: bytes) -> bytes:
+        """The key that SEAL has written, for a uniform part out of a hash; without that part."""
+        primes = self._key_primes
+        body, drawn = _residues(encryption, 2, len(primes), self.parameters.ring)
         uniform = uniform_part(uniform_from, self.parameters, primes)
-        return body_for((body, drawn), _residues(key.dyn_array()).reshape(len(primes), ring), uniform, primes)
+        return body_for((body, drawn), self.secret_rows(secret)[: len(primes)], uniform, primes)
+
+    def secret_rows(self, secret: bytes | memoryview) -> ResidueTable:
+        """A secret key as SEAL has written it: a row of residues for each of the key's primes, in NTT form."""
+        return _residues(secret, len(self._key_primes), self.parameters.ring)
 
     def whole_key(self, body: bytes, uniform_from: bytes) -> bytes:
         """A public key as SEAL writes it, uncompressed, with the uniform part that belongs to it."""
         primes, ring = self._key_primes, self.parameters.ring
-        polynomials = np.stack([read_body(body, primes, ring), uniform_part(uniform_from, self.parameters, primes)])
-        words = _headed(polynomials.size.to_bytes(8, "little") + polynomials.astype("<u8").tobytes())
-        level = b"".join(word.to_bytes(8, "little") for word in self.context.key_parms_id())
+        read_body(body, primes, ring)
+        uniform = uniform_part(uniform_from, self.parameters, primes)
+        return self._head(len(primes), self.context.key_parms_id()) + body + uniform.astype("<u8").tobytes()
+
+    def whole_ciphertext(self, payload: memoryview) -> tuple[bytes, memoryview, memoryview]:
+        """A ciphertext that has a seed, as SEAL writes it, uncompressed, in three parts."""
+        return (self._fresh_head, *unseeded(payload, self.parameters, self.primes))
+
+    @cached_property
+    def _fresh_head(self) -> bytes:
+        return self._head(len(self.primes), self.context.first_parms_id())
+
+    def _head(self, primes: int, level: Sequence[int]) -> bytes:
+        """What SEAL writes before the residues of two polynomials in NTT form."""
+        ring = self.parameters.ring
+        residues = 2 * primes * ring
+        at = b"".join(word.to_bytes(8, "little") for word in level)
         # Level, whether in NTT form, two polynomials, their length and primes, scale, correction factor.
-        return _headed(level + struct.pack("<?QQQdQ", True, 2, ring, len(primes), 1.0, 1) + words)
+        fields = at + struct.pack("<?QQQdQ", True, 2, ring, primes, 1.0, 1)
+        vector = _headed(residues.to_bytes(8, "little"), 8 * residues)
+        return _headed(fields + vector, 8 * residues)
 
     def decode(self, plain: Any) -> Vector:
         if self.ckks:
@@ -125,8 +153,12 @@ def _setting(parameters: Parameters) -> _Setting:
     return _Setting(parameters)
 
 
-def _residues(words: Any) -> ResidueTable:
-    return np.fromiter(map(words.at, range(words.size())), dtype=np.uint64, count=words.size())
+def _residues(written: bytes | memoryview, *shape: int) -> ResidueTable:
+    """The residues at the end of what SEAL has written; its bindings give them one by one."""
+    content = written[_HEAD_BYTES:]
+    if written[_VERSION_BYTES] == _ZSTANDARD:
+        content = zstandard.ZstdDecompressor().decompressobj().decompress(content)
+    return np.frombuffer(content[-8 * prod(shape) :], dtype="<u8").reshape(shape)
 
 
 @lru_cache(maxsize=1)
@@ -135,9 +167,9 @@ def _version() -> bytes:
     return MemoryFile().written_by(sealapi.Plaintext().save)[:_VERSION_BYTES]
 
 
-def _headed(content: bytes) -> bytes:
-    """Put SEAL's head before uncompressed content."""
-    size = (_HEAD_BYTES + len(content)).to_bytes(8, "little")
+def _headed(content: bytes, following: int) -> bytes:
+    """Put SEAL's head before uncompressed content, behind which so many bytes of it follow."""
+    size = (_HEAD_BYTES + len(content) + following).to_bytes(8, "little")
     return _version() + bytes(_SIZE_FIELD.start - _VERSION_BYTES) + size + content
 
 
@@ -150,22 +182,24 @@ class _Codec:
         self._key_id = key_id
         self._memory = MemoryFile()
 
-    def read(self, empty: Any, payload: bytes | memoryview, name: str) -> Any:
+    def read(self, empty: Any, name: str, payload: bytes | memoryview, *more: memoryview) -> Any:
         """Let SEAL load one object, of which the bytes hold neither less nor more."""
-        told = int.from_bytes(payload[_SIZE_FIELD], "little")
-        if told != len(payload):
-            raise EngineError(
-                f"A {name} of {len(payload)} bytes says that it has {told}. Ask the sender to send it again."
-            )
+        told, size = int.from_bytes(payload[_SIZE_FIELD], "little"), len(payload) + sum(map(len, more))
+        if told != size:
+            raise EngineError(f"A {name} of {size} bytes says that it has {told}. Ask the sender to send it again.")
         try:
-            empty.load(self._setting.context, self._memory.holding(payload))
+            empty.load(self._setting.context, self._memory.holding(payload, *more))
         except _REFUSALS as error:
             raise EngineError(f"SEAL cannot read this {name} ({error}). Ask the sender to send it again.") from error
         return empty
 
     def load(self, data: bytes) -> Ciphertext:
         _, limbs, payload = container.unpack(container.CIPHERTEXT, SealEngine.name, self.parameters, self._key_id, data)
-        handle, ckks = self.read(sealapi.Ciphertext(), payload, "ciphertext"), self._setting.ckks
+        ckks, fresh = self._setting.ckks, limbs == self.parameters.limbs
+        if fresh and is_seeded(payload, self.parameters, self._setting.primes):
+            whole = self._setting.whole_ciphertext(payload)
+            return Ciphertext(self.read(sealapi.Ciphertext(), "ciphertext", *whole), limbs)
+        handle = self.read(sealapi.Ciphertext(), "ciphertext", payload)
         formed = handle.size() == 2 and handle.coeff_modulus_size() == limbs
         # What SEAL's own validation leaves open: whether it is in NTT form, hides anything, and the stated scale.
         formed = formed and handle.is_ntt_form() == ckks and not handle.is_transparent()
@@ -174,10 +208,17 @@ class _Codec:
         return Ciphertext(handle, limbs)
 
     def dump(self, ciphertext: Ciphertext) -> bytes:
-        return self._pack(ciphertext.handle, ciphertext.limbs)
+        return self._pack(self._memory.written_by(self.usual(ciphertext).save), ciphertext.limbs)
 
-    def _pack(self, handle: Any, limbs: int) -> bytes:
-        payload = self._memory.written_by(handle.save)
+    def usual(self, ciphertext: Ciphertext) -> Any:
+        """The library's ciphertext in the form that all operations take."""
+        handle = ciphertext.handle
+        if not self._setting.ckks and handle.is_ntt_form():
+            handle = sealapi.Ciphertext()
+            self._setting.arithmetic.transform_from_ntt(ciphertext.handle, handle)
+        return handle
+
+    def _pack(self, payload: bytes, limbs: int) -> bytes:
         return container.pack(container.CIPHERTEXT, SealEngine.name, self.parameters, self._key_id, limbs, payload)
 
 
@@ -185,29 +226,33 @@ class _KeyHolder(_Codec, KeyHolder):
     def __init__(self, parameters: Parameters, key_id: bytes, secret: memoryview) -> None:
         super().__init__(parameters, key_id)
         try:
-            key = self.read(sealapi.SecretKey(), secret, "secret key")
+            key = self.read(sealapi.SecretKey(), "secret key", secret)
         finally:
             self._memory.wipe()
+        self._written_key = secret
         self._encryptor = sealapi.Encryptor(self._setting.context, key)
         self._decryptor = sealapi.Decryptor(self._setting.context, key)
 
     def encrypt(self, values: Vector) -> bytes:
-        """As the base class says; in BFV with the seed of the uniform half, drawn by SEAL for this ciphertext alone.
+        """As the base class says; in BFV with a seed for the uniform half.
 
-        A reader takes five times as long to expand it as to read it, which those who add up hundreds of CKKS
-        ciphertexts would not want.
+        Those who add up hundreds of CKKS ciphertexts read them faster than they would expand seeds.
         """
-        plain = self._setting.encode(values)
+        plain, handle, setting = self._setting.encode(values), sealapi.Ciphertext(), self._setting
         with _refusals("to encrypt"):
-            if self._setting.ckks:
-                handle = sealapi.Ciphertext()
-                self._encryptor.encrypt_symmetric(plain, handle)
-            else:
-                handle = self._encryptor.encrypt_symmetric(plain)
-        return self._pack(handle, self.parameters.limbs)
+            self._encryptor.encrypt_symmetric(plain, handle)
+            if setting.ckks:
+                return self._pack(self._memory.written_by(handle.save), self.parameters.limbs)
+            setting.arithmetic.transform_to_ntt_inplace(handle)
+        made = _residues(self._memory.written_by(handle.save), 2, len(setting.primes), self.parameters.ring)
+        return self._pack(seeded(made, self._secret, self.parameters, setting.primes), self.parameters.limbs)
+
+    @cached_property
+    def _secret(self) -> ResidueTable:
+        return self._setting.secret_rows(self._written_key)[: self.parameters.limbs]
 
     def decrypt(self, data: bytes) -> Vector:
-        handle, plain = self.load(data).handle, sealapi.Plaintext()
+        handle, plain = self.usual(self.load(data)), sealapi.Plaintext()
         with _refusals("to decrypt"):
             self._decryptor.decrypt(handle, plain)
             return self._setting.decode(plain)
@@ -216,15 +261,15 @@ class _KeyHolder(_Codec, KeyHolder):
 class _Evaluator(_Codec, Evaluator):
     def __init__(self, parameters: Parameters, key_id: bytes, keys: PublicKeys, uniform_from: bytes) -> None:
         super().__init__(parameters, key_id)
-        self._seal = sealapi.Evaluator(self._setting.context)
+        self._seal = self._setting.arithmetic
         encryption = self._setting.whole_key(keys.encryption, uniform_from) if uniform_from else keys.encryption
-        key = self.read(sealapi.PublicKey(), encryption, "public key")
+        key = self.read(sealapi.PublicKey(), "public key", encryption)
         self._encryptor = sealapi.Encryptor(self._setting.context, key)
         self._relinearisation = self._rotation = None
         if keys.relinearisation:
-            self._relinearisation = self.read(sealapi.RelinKeys(), keys.relinearisation, "public key")
+            self._relinearisation = self.read(sealapi.RelinKeys(), "public key", keys.relinearisation)
         if keys.rotation:
-            self._rotation = self.read(sealapi.GaloisKeys(), keys.rotation, "public key")
+            self._rotation = self.read(sealapi.GaloisKeys(), "public key", keys.rotation)
 
     def encrypt(self, values: Vector, like: Ciphertext | None = None, *, dropped: int = 0) -> Ciphertext:
         handle = sealapi.Ciphertext()
@@ -242,15 +287,16 @@ class _Evaluator(_Codec, Evaluator):
 
     def add(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
         require_same_level(left.limbs, right.limbs)
-        return self._result(self._seal.add, left.handle, right.handle)
+        return self._result(self._seal.add, self.usual(left), self.usual(right))
 
     def accumulate(self, total: Ciphertext, term: Ciphertext) -> None:
         require_same_level(total.limbs, term.limbs)
         with _refusals("an addition"):
-            self._seal.add_inplace(total.handle, term.handle)
+            total.handle = self.usual(total)
+            self._seal.add_inplace(total.handle, self.usual(term))
 
     def add_plain(self, ciphertext: Ciphertext, values: Vector) -> Ciphertext:
-        handle = ciphertext.handle
+        handle = self.usual(ciphertext)
         plain = self._setting.encode(values, handle, handle.scale if self._setting.ckks else None)
         return self._result(self._seal.add_plain, handle, plain)
 
@@ -259,12 +305,14 @@ class _Evaluator(_Codec, Evaluator):
             raise EngineError(f"Parameter set {self.parameters.name} has no ciphertext product. Choose another set.")
         require_same_level(left.limbs, right.limbs)
         require_room(left.limbs, self.parameters, self.parameters.limbs)
-        product = self._result(self._seal.multiply, left.handle, right.handle)
+        product = self._result(self._seal.multiply, self.usual(left), self.usual(right))
         with _refusals("a product"):
             self._seal.relinearize_inplace(product.handle, self._relinearisation)
         return self._rescaled(product.handle)
 
     def multiply_plain(self, ciphertext: Ciphertext, values: Vector) -> Ciphertext:
+        if not self._setting.ckks:
+            return self.linear([ciphertext], [values])
         plain = self._factor(ciphertext, values)
         return self._rescaled(self._result(self._seal.multiply_plain, ciphertext.handle, plain).handle)
 
@@ -278,8 +326,11 @@ class _Evaluator(_Codec, Evaluator):
             term = sealapi.Ciphertext()
             with _refusals("a product"):
                 self._seal.transform_to_ntt_inplace(plain, ciphertext.handle.parms_id())
-                self._seal.transform_to_ntt(ciphertext.handle, term)
-                self._seal.multiply_plain_inplace(term, plain)
+                if ciphertext.handle.is_ntt_form():
+                    self._seal.multiply_plain(ciphertext.handle, plain, term)
+                else:
+                    self._seal.transform_to_ntt(ciphertext.handle, term)
+                    self._seal.multiply_plain_inplace(term, plain)
                 if total is None:
                     total = term
                 else:
@@ -296,7 +347,7 @@ class _Evaluator(_Codec, Evaluator):
     def drop_level(self, ciphertext: Ciphertext) -> Ciphertext:
         handle = sealapi.Ciphertext()
         with _refusals("to drop a level"):
-            self._seal.mod_switch_to_next(ciphertext.handle, handle)
+            self._seal.mod_switch_to_next(self.usual(ciphertext), handle)
         return _wrap(handle)
 
     def _factor(self, ciphertext: Ciphertext, values: Vector) -> Any:
@@ -337,11 +388,10 @@ class SealEngine(Engine):
             rotation = memory.written_by(generator.create_galois_keys(elements).save)
         encryption = sealapi.PublicKey()
         generator.create_public_key(encryption)
-        written = memory.written_by(encryption.save)
+        written, secret = memory.written_by(encryption.save), memory.written_by(generator.secret_key().save)
         if uniform_from:
-            written = setting.key_body(encryption, generator.secret_key(), uniform_from)
+            written = setting.key_body(written, secret, uniform_from)
         public = PublicKeys(written, relinearisation, rotation)
-        secret = memory.written_by(generator.secret_key().save)
         return container.pack_keys(self.name, parameters, secret, public)
 
     def key_holder(self, parameters: Parameters, secret: Secret[bytes]) -> KeyHolder:

@@ -1,13 +1,22 @@
-"""Encryption keys whose uniform part comes from a hash, so that nobody has chosen it.
+"""Keys and ciphertexts whose uniform part is derived: for keys from public data, for ciphertexts from a seed.
 
-An encryption key is a pair (b, a) with b = e − a·s: a is uniform, s the secret, e small. Whoever makes a key and picks
-its a can pick one that hides nothing, zero for instance, or one with a trapdoor. What others add to a ciphertext by
-encrypting under the key then no longer hides what the ciphertext was multiplied by. Where a is the hash of public data
-the key consists of b alone, and the reader derives a itself.
+Both are pairs (b, a) under a secret s: a is uniform, and b = e − a·s for a key, b = m + e − a·s for a message m, with e
+small. The libraries draw a themselves. From a pair (b', a') that one has made, the pair for another a has
+b = b' + (a' − a)·s: the same message and the same noise under the same secret. All polynomials are rows of residues,
+one for each prime, in the libraries' evaluation form, in which a product is one residue at a time.
 
-The libraries draw a themselves. From a pair (b', a') that one has made, the key for another a is b = b' + (a' − a)·s:
-the same noise under the same secret. All polynomials are rows of residues, one for each prime, in the libraries'
-evaluation form, in which a product is one residue at a time.
+**Keys.** Whoever makes a key and picks its a can pick one that hides nothing, zero for instance, or one with a
+trapdoor. What others add to a ciphertext by encrypting under the key then no longer hides what the ciphertext was
+multiplied by. Where a is the hash of public data the key consists of b alone, and the reader derives a itself.
+
+**Ciphertexts.** A ciphertext from the holder of s is half as long with a seed in place of a, and its reader needs
+neither the library's own, slower expansion nor a transform: residues of evaluation form that are uniform belong to a
+polynomial that is uniform. The seed is 32 fresh bytes of the operating system for every ciphertext; two ciphertexts
+with one a would show the difference of their messages, so that no seed is derived from anything or kept. It is public,
+and expanded with AES-256 in counter mode under a key out of HKDF-SHA256, with every residue exactly uniform by
+rejection. What is assumed of it is what FrodoKEM assumes of AES in the place of its uniform matrix: that a public key
+of the cipher, chosen at random, gives numbers that are no easier for an attacker than uniform ones. A sender that
+chooses its seed chooses a no more freely than by trying seeds.
 """
 
 from __future__ import annotations
@@ -18,9 +27,10 @@ from hashlib import shake_256
 import numpy as np
 import numpy.typing as npt
 
+from fheval import field
 from fheval.engines.parameters import Parameters
 from fheval.errors import EngineError
-from fheval.secrets import residues
+from fheval.secrets import SEED_BYTES, Secret, SystemRandomness, derive, new_seed, residues
 
 ResidueTable = npt.NDArray[np.uint64]
 
@@ -46,15 +56,22 @@ def uniform_part(data: bytes, parameters: Parameters, primes: Sequence[int]) -> 
 def body_for(
     made: tuple[ResidueTable, ResidueTable], secret: ResidueTable, uniform: ResidueTable, primes: Sequence[int]
 ) -> bytes:
-    """The b that belongs to another uniform part, from a pair (b', a') under the same secret."""
-    rows = []
-    for body, drawn, key, wanted, prime in zip(*made, secret, uniform, primes, strict=True):
-        # Products of 120 bits, which numpy has no type for.
-        moved = (drawn.astype(object) - wanted.astype(object)) * key.astype(object) + body.astype(object)
-        rows.append((moved % prime).astype(np.uint64))
-    table = np.stack(rows)
+    """The b of a key that belongs to another uniform part, from a pair (b', a') under the same secret."""
+    table = _moved(made, secret, uniform, primes)
     require_unlike(table)
     return table.astype("<u8").tobytes()
+
+
+def _moved(
+    made: tuple[ResidueTable, ResidueTable], secret: ResidueTable, uniform: ResidueTable, primes: Sequence[int]
+) -> ResidueTable:
+    rows = zip(*made, secret, uniform, primes, strict=True)
+    return np.stack(
+        [
+            field.add(body, field.multiply_large(field.subtract(drawn, wanted, prime), key, prime), prime)
+            for body, drawn, key, wanted, prime in rows
+        ]
+    )
 
 
 def read_body(payload: bytes, primes: Sequence[int], ring: int) -> ResidueTable:
@@ -76,3 +93,27 @@ def require_unlike(table: ResidueTable) -> None:
 
 # Residues of a row that are compared with each other; by chance, two in a hundred thousand keys have two alike.
 _LOOKED_AT = 1024
+
+
+def seeded(made: ResidueTable, secret: ResidueTable, parameters: Parameters, primes: Sequence[int]) -> bytes:
+    """A ciphertext for a fresh seed, seed first, from the two polynomials (b', a') of one that a library has made."""
+    seed = new_seed(SystemRandomness()).reveal()
+    body, drawn = made
+    table = _moved((body, drawn), secret, _expanded(seed, parameters, primes), primes)
+    return seed + table.astype("<u8").tobytes()
+
+
+def is_seeded(payload: memoryview, parameters: Parameters, primes: Sequence[int]) -> bool:
+    """Whether a ciphertext has a seed: those that have are half as long as those that have both polynomials."""
+    return parameters.scheme == "bfv" and len(payload) == SEED_BYTES + 8 * parameters.ring * len(primes)
+
+
+def unseeded(payload: memoryview, parameters: Parameters, primes: Sequence[int]) -> tuple[memoryview, memoryview]:
+    """Both polynomials of a ciphertext that has a seed; whether b's residues are below their primes is not checked."""
+    expanded = _expanded(bytes(payload[:SEED_BYTES]), parameters, primes)
+    return payload[SEED_BYTES:], expanded.astype("<u8", copy=False).data.cast("B")
+
+
+def _expanded(seed: bytes, parameters: Parameters, primes: Sequence[int]) -> ResidueTable:
+    stream = derive(Secret(seed), "engines/uniform part", parameters.fingerprint)
+    return np.stack([residues(stream, prime, parameters.ring) for prime in primes])

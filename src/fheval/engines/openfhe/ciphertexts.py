@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from fheval.engines.base import RunningSum
 from fheval.engines.container import Ciphertext, MemoryFile
 from fheval.engines.openfhe.residues import Frame, ResidueTable, bare, find_spans
 from fheval.engines.openfhe.setting import NAME, Setting, writer_of
+from fheval.engines.uniform import is_seeded, seeded, unseeded
 from fheval.errors import EngineError
 
 
@@ -28,9 +31,25 @@ class Frames:
 
     def write(self, ciphertext: Ciphertext) -> bytes:
         """Put the residues of a ciphertext into our envelope."""
+        return self._pack(self._bare(ciphertext), ciphertext.limbs)
+
+    def write_seeded(self, ciphertext: Ciphertext, secret: ResidueTable) -> bytes:
+        """The same for a fresh ciphertext, with a seed in place of the second polynomial."""
+        made = np.frombuffer(self._bare(ciphertext), dtype="<u8").reshape(2, ciphertext.limbs, -1)
+        return self._pack(seeded(made, secret, self._parameters, self._primes), ciphertext.limbs)
+
+    def _bare(self, ciphertext: Ciphertext) -> bytes:
         data = self._memory.written_by(writer_of(ciphertext.handle))
-        payload = bare(data, find_spans(data, self._parameters.ring, self._setting.primes), self._parameters.ring)
-        return container.pack(container.CIPHERTEXT, NAME, self._parameters, self._key_id, ciphertext.limbs, payload)
+        return bare(data, find_spans(data, self._parameters.ring, self._setting.primes), self._parameters.ring)
+
+    def _pack(self, payload: bytes, limbs: int) -> bytes:
+        return container.pack(container.CIPHERTEXT, NAME, self._parameters, self._key_id, limbs, payload)
+
+    @cached_property
+    def _primes(self) -> list[int]:
+        """Of a fresh ciphertext, in the order of its rows."""
+        limbs = self._setting.limbs
+        return [int(prime) for prime in self.frame(limbs).primes[:limbs, 0]]
 
     def unpack(self, data: bytes) -> tuple[int, memoryview]:
         """The number of primes and the residues, not yet checked."""
@@ -42,11 +61,17 @@ class Frames:
     def read(self, data: bytes) -> Ciphertext:
         """Check the residues of an untrusted sender, and let the library read them."""
         limbs, payload = self.unpack(data)
-        return self.load(limbs, self.frame(limbs).checked(payload))
+        frame = self.frame(limbs)
+        if limbs == self._setting.limbs and is_seeded(payload, self._parameters, self._primes):
+            return self._load(limbs, frame.completed(*unseeded(payload, self._parameters, self._primes)))
+        return self.load(limbs, frame.checked(payload))
 
     def load(self, limbs: int, table: ResidueTable) -> Ciphertext:
         """Let the library read residues that were checked."""
-        frame = self.frame(limbs).filled(table)
+        return self._load(limbs, (row.data for row in table))
+
+    def _load(self, limbs: int, rows: Iterable[memoryview]) -> Ciphertext:
+        frame = self.frame(limbs).filled(rows)
         handle, done = openfhe.DeserializeCiphertext(self._memory.holding(frame), openfhe.BINARY)
         if not done:
             raise EngineError("OpenFHE cannot read this ciphertext. Ask the sender to send it again.")

@@ -42,9 +42,14 @@ class _KeyHolder(KeyHolder):
         if not done:
             raise EngineError("OpenFHE cannot read this secret key. Set the keys up again.")
         self._frames = Frames(self._setting, key_id, self._key)
+        self._written_key = secret
 
     def encrypt(self, values: Vector) -> bytes:
-        return self._frames.write(Ciphertext(self._setting.fresh(self._key, values), self._setting.limbs))
+        """As the base class says; in BFV with a seed for the uniform half, as with SEAL."""
+        fresh = Ciphertext(self._setting.fresh(self._key, values), self._setting.limbs)
+        if self._setting.ckks:
+            return self._frames.write(fresh)
+        return self._frames.write_seeded(fresh, self._setting.secret_rows(self._written_key))
 
     def decrypt(self, data: bytes) -> Vector:
         handle = self._frames.read(data).handle
@@ -75,6 +80,8 @@ class _Evaluator(Evaluator):
                 self._context.DeserializeEvalAutomorphismKey(memory.holding(keys.rotation), openfhe.BINARY)
                 self._rotation = self._context.GetEvalAutomorphismKeyMap(self._tag)
         self._frames = Frames(self._setting, key_id, self._key)
+        # What reads a fresh ciphertext is made with the keys, and not when the first one is waiting.
+        self._frames.frame(self._setting.limbs)
 
     def load(self, data: bytes) -> Ciphertext:
         return self._frames.read(data)

@@ -7,7 +7,7 @@ nothing of a sender reaches it but residues below their primes, in a structure t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -82,20 +82,29 @@ class Frame:
         if len(payload) != self._size * len(self._spans):
             raise EngineError("A ciphertext has the wrong size. Ask the sender to send it again.")
         table = np.frombuffer(payload, dtype="<u8").reshape(self.shape)
-        if np.any(table.max(axis=1, keepdims=True) >= self.primes):
-            raise EngineError("A ciphertext holds impossible residues. Ask the sender to send it again.")
+        self._check(table)
         if not np.all(table[len(table) // 2 :, :_LOOKED_AT].any(axis=1)):
             raise EngineError("A ciphertext is transparent: anyone can read it. Ask the sender to send it again.")
         return table
 
-    def filled(self, table: ResidueTable) -> bytearray:
+    def completed(self, body: memoryview, uniform: memoryview) -> list[memoryview]:
+        """The rows of a ciphertext whose first polynomial is a sender's, and the second one was expanded here."""
+        self._check(np.frombuffer(body, dtype="<u8").reshape(-1, self.shape[1]))
+        starts = range(0, len(body), self._size)
+        return [part[start : start + self._size] for part in (body, uniform) for start in starts]
+
+    def _check(self, table: ResidueTable) -> None:
+        if np.any(table.max(axis=1, keepdims=True) >= self.primes[: len(table)]):
+            raise EngineError("A ciphertext holds impossible residues. Ask the sender to send it again.")
+
+    def filled(self, rows: Iterable[memoryview]) -> bytearray:
         """Set checked residues into the frame; the same buffer is used again by the next call."""
-        for span, row in zip(self._spans, table, strict=True):
-            self._data[span.start : span.start + self._size] = row.data
+        for span, row in zip(self._spans, rows, strict=True):
+            self._data[span.start : span.start + self._size] = row
         return self._data
 
 
-def bare(data: bytes, spans: list[Span], ring: int) -> bytes:
+def bare(data: bytes | memoryview, spans: list[Span], ring: int) -> bytes:
     """The residues without what is around them."""
     return b"".join(data[span.start : span.start + WORD * ring] for span in spans)
 
@@ -120,8 +129,8 @@ class Shape:
         """The prime of each vector."""
         return [span.prime for span in self.spans]
 
-    def table(self, data: bytes) -> ResidueTable:
-        """The residues of a key that this process made, a row for each vector."""
+    def table(self, data: bytes | memoryview) -> ResidueTable:
+        """The residues of a key of this shape, a row for each vector."""
         return np.frombuffer(bare(data, self.spans, self.ring), dtype="<u8").reshape(len(self.spans), self.ring)
 
     def check(self, data: bytes | memoryview) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import openfhe
 
 from fheval.engines.container import MemoryFile
-from fheval.engines.openfhe.residues import Frame, Shape, find_spans, repeated_primes
+from fheval.engines.openfhe.residues import Frame, ResidueTable, Shape, find_spans, repeated_primes
 from fheval.engines.parameters import Parameters, Vector, checked_vector
 from fheval.engines.uniform import body_for, read_body, uniform_part
 from fheval.errors import EngineError
@@ -174,9 +174,13 @@ class Setting:
         """The encryption key that OpenFHE has made, for a uniform part out of a hash; without that part."""
         ring = self.parameters.ring
         primes = self._shape("secret").primes
-        secret, pair = self._shape("secret").table(keys["secret"]), self._shape("encryption").table(keys["encryption"])
-        body, drawn = pair.reshape(2, len(primes), ring)
-        return body_for((body, drawn), secret, uniform_part(uniform_from, self.parameters, primes), primes)
+        body, drawn = self._shape("encryption").table(keys["encryption"]).reshape(2, len(primes), ring)
+        uniform = uniform_part(uniform_from, self.parameters, primes)
+        return body_for((body, drawn), self.secret_rows(keys["secret"]), uniform, primes)
+
+    def secret_rows(self, secret: bytes | memoryview) -> ResidueTable:
+        """The residues of a secret key that was checked, a row for each prime."""
+        return self._shape("secret").table(secret)
 
     def whole_key(self, body: bytes, uniform_from: bytes) -> bytes:
         """An encryption key as OpenFHE writes it, with the uniform part that belongs to it, under a tag of our own."""
@@ -184,7 +188,7 @@ class Setting:
         shape = self._shape("encryption")
         primes = shape.primes[: len(shape.primes) // 2]
         table = np.concatenate([read_body(body, primes, ring), uniform_part(uniform_from, self.parameters, primes)])
-        return bytes(Frame(self._own_key, shape.spans, ring).filled(table))
+        return bytes(Frame(self._own_key, shape.spans, ring).filled(row.data for row in table))
 
     @cached_property
     def _own_key(self) -> bytes:
