@@ -118,24 +118,43 @@ class Stencil:
         # Before the first field that varies there are two bytes of its length, and before them the empty name.
         name = int(varying[0]) - 3
         self._head = low[:name].tobytes()
-        self._fixed = np.setdiff1d(np.arange(len(low)), varying)[name + 1 :] - (name + 1)
         self._tail = low[name + 1 :]
-        # Where in what is read the fields that vary are.
+        # Where in what is read the fields that vary are, ...
         self.fields = [
             slice(int(varying[start]) - name - 1, int(varying[stop]) - name)
             for start, stop in zip(starts, stops, strict=True)
         ]
+        # ... and what is around them.
+        ends = [0, *(each.stop for each in self.fields)]
+        self._fixed = [slice(*each) for each in zip(ends, [*(each.start for each in self.fields), None], strict=True)]
 
     def read(self, names: Sequence[str], messages: Sequence[bytes]) -> npt.NDArray[np.uint8] | None:
         """What is behind the names, a row for each message; None where one is not exactly alike."""
-        size = len(self._tail)
-        if [data[:-size] for data in messages] != [self._head + msgspec.msgpack.encode(name) for name in names]:
-            return None
-        # Those of one length are not cut, which takes twice as long as to join them.
-        alike = len({*map(len, messages)}) == 1
-        joined = b"".join(messages if alike else [data[-size:] for data in messages])
-        rows = np.frombuffer(joined, dtype=np.uint8).reshape(len(messages), -1)[:, -size:]
-        return rows if (rows[:, self._fixed] == self._tail[self._fixed]).all() else None
+        size, text = len(self._tail), "".join(names)
+        if len({*map(len, messages)}) == len({*map(len, names)}) == 1 and text.isascii():
+            # Of one length, messages are not cut, and names compared all at once: each takes longer than adding it.
+            head = self._head + msgspec.msgpack.encode(names[0])
+            if len(messages[0]) != len(head) + size:
+                return None
+            rows = self._joined(messages, len(head))
+            name = slice(len(head) - len(names[0]), len(head))
+            before = np.frombuffer(head, dtype=np.uint8)[: name.start]
+            if (rows[:, : name.start] != before).any() or rows[:, name].tobytes() != text.encode():
+                return None
+            rows = rows[:, len(head) :]
+        else:
+            if [data[:-size] for data in messages] != [self._head + msgspec.msgpack.encode(name) for name in names]:
+                return None
+            rows = self._joined([data[-size:] for data in messages], 0)
+        return rows if all((rows[:, each] == self._tail[each]).all() for each in self._fixed) else None
+
+    def _joined(self, parts: Sequence[bytes], skipped: int) -> npt.NDArray[np.uint8]:
+        """A row for each part, so far apart that in all of them the last field begins where a word of memory does."""
+        length = len(parts[0])
+        gap = bytes(-length % 8)
+        before = bytes(-(len(gap) + skipped + self.fields[-1].start) % 8)
+        joined = gap.join([before, *parts, b""])
+        return np.frombuffer(joined, dtype=np.uint8, offset=len(before + gap)).reshape(len(parts), -1)[:, :length]
 
 
 def holds(data: bytes, kind: type[Message]) -> bool:

@@ -306,15 +306,16 @@ class Aggregator(base.Aggregator):
 
     def _take_block(self, block: Sequence[tuple[str, bytes]]) -> bool:
         """Receive all uploads of a block, or none where there is anything to say against one of them."""
-        names = [party for party, _ in block]
-        if self.stencil is None or not self.awaited.issuperset(names) or len({*names}) < len(names):
+        names, messages = zip(*block, strict=True)
+        senders = {*names}
+        if self.stencil is None or len(senders) < len(names) or not senders <= self.awaited:
             return False
-        read = self.stencil.read(names, [data for _, data in block])
+        read = self.stencil.read(names, messages)
         if read is None:
             return False
         nonces, values = (read[:, field] for field in self.stencil.fields)
         self.uploads.add_rows(values)
-        self.awaited.difference_update(names)
+        self.awaited -= senders
         self.roster += names
         self.nonces.append(nonces.tobytes())
         return True
