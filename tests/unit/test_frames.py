@@ -53,6 +53,14 @@ def as_arrow_pandas(labels: Any, scores: Any, _: Path) -> Any:
     return as_pandas(labels, scores, _).convert_dtypes(dtype_backend="pyarrow")
 
 
+def as_categories(labels: Any, scores: Any, _: Path) -> Any:
+    return as_pandas(labels, scores, _).astype("category")
+
+
+def as_objects(labels: Any, scores: Any, _: Path) -> Any:
+    return as_pandas(labels, scores, _).astype(object)
+
+
 def as_polars(labels: Any, scores: Any, _: Path) -> Any:
     return pl.DataFrame(named(labels, scores))
 
@@ -74,6 +82,15 @@ def as_narwhals(labels: Any, scores: Any, _: Path) -> Any:
 
 def as_arrow(labels: Any, scores: Any, _: Path) -> Any:
     return pytest.importorskip("pyarrow").table(named(labels, scores))
+
+
+def as_arrow_dictionaries(labels: Any, scores: Any, _: Path) -> Any:
+    arrow = pytest.importorskip("pyarrow")
+    return arrow.table({name: arrow.array(held).dictionary_encode() for name, held in named(labels, scores).items()})
+
+
+def as_record_batch(labels: Any, scores: Any, _: Path) -> Any:
+    return pytest.importorskip("pyarrow").RecordBatch.from_pydict(named(labels, scores))
 
 
 def as_duckdb(labels: Any, scores: Any, _: Path) -> Any:
@@ -231,21 +248,31 @@ def test_a_study_may_be_given_beside_frames() -> None:
     ("frame", "said", "message"),
     [
         ({"y": [1, 0], "s": [0.1, None]}, {}, "north, row 2, column 's': the value is missing"),
-        ({"y": [1, 0], "s": ["a", "b"]}, {}, "north, column 's': holds values of type String"),
+        ({"y": [1, 0], "s": ["a", "b"]}, {}, r"north, column 's': holds values of type String\. Give numbers, or name"),
+        ({"y": [1, 2], "s": [0.1, 0.2]}, {}, r"row 2, column 'y': the label 2 is.*say which label is positive"),
         (
             {"y": ["a", "b"], "s": [0.1, 0.2]},
             {},
             "north, column 'y': holds values of type String.*which label is positive",
         ),
-        ({"y": ["a", "b", "c"], "s": [0.1] * 3}, {"positive": "a"}, "row 3, column 'y': the label 'c' is a third one"),
+        (
+            {"y": ["a", "b", "c"], "s": [0.1] * 3},
+            {"positive": "a"},
+            "the label 'c' is a third one, besides 'a', which is positive",
+        ),
         ({"y": ["a", None], "s": [0.1] * 2}, {"positive": "a"}, "row 2, column 'y': the label is missing"),
         ({"y": [1.0, float("nan")], "s": [0.1] * 2}, {"positive": 1}, "row 2, column 'y': the label is missing"),
         ({"y": [1, 0], "s": [3.0, 80.0]}, {}, "look like percentages: say so"),
         ({"y": [1, 0], "s": [3.0, 80.0]}, {"metrics": "f1"}, "look like percentages"),
-        ({"y": [1, 0], "s": [-3.0, 80.0]}, {}, "say that the scores are logits"),
+        (
+            {"y": [1, 0], "s": [-3.0, 80.0]},
+            {},
+            r"say that the scores are logits \(scores='logit', --score-kind logit\)",
+        ),
         ({"y": [1, 0], "s": [0.3, 1.2]}, {}, "say that the scores are logits"),
         ({"y": [], "s": []}, {}, "north: there are no rows"),
         ({"y": [1, 0]}, {}, "north: there is no score column 's'|'score'"),
+        ({}, {}, "north: there are no columns"),
         ([[1, 0], [0.1, 0.2]], {}, "north: list is nothing that rows can be taken from"),
         (7, {}, "north: int is nothing that rows can be taken from"),
         (np.zeros((3, 3)), {}, r"north: an array of shape \(3, 3\)"),
@@ -260,6 +287,12 @@ def test_what_cannot_be_counted_is_named(frame: Any, said: dict[str, Any], messa
     )
     with pytest.raises(InputError, match=message):
         ask({"north": held, "south": held, "east": held}, **said)
+
+
+def test_columns_of_one_name_are_refused() -> None:
+    frame = pytest.importorskip("pandas").DataFrame(np.zeros((4, 3)), columns=["y", "s", "s"])
+    with pytest.raises(InputError, match="north: several columns have the same name"):
+        ask({"north": frame, "south": frame, "east": frame})
 
 
 def test_one_frame_is_not_the_parties() -> None:

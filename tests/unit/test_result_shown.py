@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,18 @@ def test_flat_metrics_have_plain_numbers(result: Result) -> None:
     assert flat["auc/m0.low"] < flat["auc/m0"] < flat["auc/m0.high"]
     assert all(type(number) is float for number in flat.values())
     assert shown.flat_metrics([Row(metric="auc", error="undefined")]) == {}
+
+
+def test_flat_names_are_ones_that_loggers_take() -> None:
+    """MLflow's own rule, by which it refuses a whole batch of metrics for one name."""
+    metrics, groups = (
+        ("f1@0.3", "lr+", "lr-", "o/e:1", "o/e"),
+        (None, "age=<50", "age=>50", "ward=4 (ß) #1", "ward=4 (ß) %1"),
+    )
+    rows = [Row(metric=metric, model="a - b", group=group, value=0.5) for metric in metrics for group in groups]
+    names = list(shown.flat_metrics(rows))
+    assert len(names) == len(rows)
+    assert all(re.fullmatch(r"[/\w.\- :]+", name) for name in names), names
 
 
 def test_json_is_that_of_the_command_line(result: Result, tmp_path: Path) -> None:

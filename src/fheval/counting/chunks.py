@@ -75,7 +75,8 @@ class Chunk:
         """The error for a label that is neither 0 nor 1."""
         where = self.labels_from.at(self.first_row + index, self._line(index))
         return InputError(
-            f"{where}: the label {self.labels[index]} is neither 0 nor 1. Correct it or leave the row out."
+            f"{where}: the label {self.labels[index]} is neither 0 nor 1. "
+            "Correct it, leave the row out, or say which label is positive (positive=…, --positive)."
         )
 
     def refuse_score(self, index: int) -> InputError:
@@ -84,7 +85,10 @@ class Chunk:
         score = float(self.scores[index])
         if not np.isfinite(score):
             return InputError(f"{where}: the score {score} is not a finite number. Correct it or leave the row out.")
-        advice = "Give probabilities, say that the scores are logits, or use explicit decision points."
+        advice = (
+            "Give probabilities, say that the scores are logits (scores='logit', --score-kind logit), "
+            "or use explicit decision points."
+        )
         if look_like_percentages(self.scores):
             advice = "The scores look like percentages: say so (percent=True, --percent), or divide them by 100."
         return InputError(f"{where}: the score {score} is outside [0, 1]. {advice}")
@@ -236,6 +240,8 @@ def _find(file: str, names: Sequence[str], wanted: Wanted) -> int:
             raise InputError(f"{file}: {len(found)} columns are called {name!r}. Rename all but one.")
         if found:
             return found[0]
+    if not names:
+        raise InputError(f"{file}: there are no columns. Give labels and scores.")
     sought = " or ".join(map(repr, wanted.names))
     listed = ", ".join(map(repr, names))
     raise InputError(

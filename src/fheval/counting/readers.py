@@ -264,13 +264,12 @@ class LabelWords:
 
     def _refuse(self, word: str, column: Column, chunk: ColumnChunk, index: int) -> InputError:
         line = None if chunk.first_line is None else chunk.first_line + index
-        fault = (
-            "the label is missing"
-            if word in ("", "nan")
-            else f"the label {word!r} is a third one, besides {self._positive!r} and {self._negative!r}"
-        )
+        where = column.place.at(chunk.first_row + index, line)
+        if word in ("", "nan"):
+            return InputError(f"{where}: the label is missing. Correct it or leave the row out.")
         return InputError(
-            f"{column.place.at(chunk.first_row + index, line)}: {fault}. Correct it or leave the row out."
+            f"{where}: the label {word!r} is a third one, besides {self._positive!r}, which is positive, and "
+            f"{self._negative!r}. Correct it, leave the row out, or name another positive label."
         )
 
 

@@ -47,9 +47,11 @@ def as_data(data: Any, columns: TableColumns, name: str) -> PartyData:
     if isinstance(data, np.ndarray):
         return _of_array(data, columns, name)
     if isinstance(data, Mapping):
-        return TableFrame(_framed(data, name), columns, name)
+        return TableFrame(_framed(dict(data), name), columns, name)
     if is_frame(data):
         return TableFrame(data, columns, name)
+    if hasattr(data, "__arrow_c_stream__"):
+        return TableFrame(_framed(data, name), columns, name)
     if isinstance(data, Iterable) and not _is_bare(data):
         return data
     raise InputError(
@@ -80,11 +82,12 @@ def _of_array(data: np.ndarray[Any, Any], columns: TableColumns, name: str) -> P
     return _of_arrays(data[:, 0], data[:, 1], columns, name)
 
 
-def _framed(arrays: Mapping[str, Any], name: str) -> Any:
+def _framed(columns: Any, name: str) -> Any:
+    """Columns by name, or what Arrow can take them from, as a frame."""
     import polars as pl
 
     try:
-        return pl.DataFrame(dict(arrays))
+        return pl.DataFrame(columns)
     except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
         reason = str(error).split("\n", 1)[0]
         raise InputError(

@@ -190,8 +190,8 @@ class Result:
     def as_metrics(self) -> dict[str, float]:
         """Every number under a flat name, for loggers of experiments; those that are undefined are left out.
 
-        A name has the metric, then the model, class and group, if any: "auc", "auc/new/sex=F". Intervals are beside it,
-        as "auc.low" and "auc.high".
+        A name has the metric, then the model, class and group, if any: "auc", "f1:0.3/new/sex:F". It has a colon for
+        "@" and "=", which MLflow would refuse. Intervals are beside it, as "auc.low" and "auc.high".
         """
         return flat_metrics(self.results)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
@@ -57,16 +58,24 @@ def presenter() -> Presenter:
     return _presenters[0]
 
 
+# MLflow takes letters, digits and _ - . : / or a blank in the name of a metric, and refuses anything else.
+_SPELT = {"@": ":", "=": ":", "+": "plus", "<": "lt", ">": "gt"}
+_REFUSED = re.compile(r"[^\w\-.:/ ]")
+
+
 def flat_metrics(rows: Iterable[Row]) -> dict[str, float]:
-    """Numbers by flat names.
+    """Numbers by flat names, in characters that loggers of experiments take.
 
     >>> from fheval import Row
     >>> flat_metrics([Row(metric="auc", model="new", value=0.8, low=0.7, high=0.9)])
     {'auc/new': 0.8, 'auc/new.low': 0.7, 'auc/new.high': 0.9}
+    >>> flat_metrics([Row(metric="f1@0.3", group="age=<50", value=0.8)])
+    {'f1:0.3/age:lt50': 0.8}
     """
     found = {}
     for row in rows:
         name = "/".join(filter(None, (row.metric, row.model, row.label, row.group)))
+        name = _REFUSED.sub(lambda sign: _SPELT.get(sign[0], f"_{ord(sign[0]):x}"), name)
         for ending, number in (("", row.value), (".low", row.low), (".high", row.high)):
             if number is not None:
                 found[name + ending] = number
