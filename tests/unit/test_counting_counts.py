@@ -10,7 +10,7 @@ import pytest
 from counting_oracle import naive_counts
 from fheval.counting import Counts, Grid
 from fheval.counting.chunks import Chunk
-from fheval.counting.counts import count_chunks
+from fheval.counting.counts import bin_numbers, count_chunks
 from fheval.errors import ConfigError, InputError, UndefinedMetric
 
 
@@ -167,8 +167,18 @@ def test_bad_input_deep_inside_an_array_is_named_with_its_source() -> None:
         Counts.from_scores(labels, scores, source="hospital 3")
 
 
-def test_negative_zero_is_a_score_like_zero() -> None:
-    assert Counts.from_scores([1, 0], [-0.0, 0.0], Grid.even(5)).tp.tolist() == [0, 0, 0, 0, 1]
+@pytest.mark.parametrize("grid", [Grid.even(5), Grid.wide(5), Grid.logit(5)], ids=repr)
+def test_negative_zero_is_a_score_like_zero(grid: Grid) -> None:
+    assert Counts.from_scores([1, 0], [-0.0, 0.0], grid).tp.tolist() == [0, 0, 0, 0, 1]
+
+
+@pytest.mark.parametrize("grid", [Grid.wide(), Grid.wide(1 << 15), Grid.logit(1000), Grid.wide(2)], ids=repr)
+def test_scores_of_every_size_are_in_the_bin_that_comparing_gives(grid: Grid) -> None:
+    """From the smallest floats that there are to those beside 1, where odds are at their largest."""
+    small = np.concatenate([[0.0, 5e-324, 2.2e-308], 2.0 ** -np.arange(1, 1074.0), np.geomspace(1e-320, 0.5, 5000)])
+    scores = np.concatenate([small, 1.0 - small, np.nextafter(1.0, 0.0) - np.arange(2000) * 2.0**-53])
+    compared = np.searchsorted(grid.cuts[-2:0:-1], scores, side="left")
+    assert np.array_equal(len(grid) - 2 - bin_numbers(grid, scores), compared)
 
 
 @pytest.mark.parametrize(

@@ -269,7 +269,7 @@ BLOCK_ROWS = 1 << 16
 # Gives the number of interior cuts below each score, in a buffer that the next call uses again.
 Binning = Callable[[NDArray[np.float64]], NDArray[np.signedinteger]]
 # Puts scores into cells that rise with them: a score in a lower cell is the lower score.
-Cells = Callable[[NDArray[np.float64]], NDArray[np.int32]]
+Cells = Callable[[NDArray[np.float64]], NDArray[np.int64]]
 
 
 class Tally:
@@ -385,14 +385,11 @@ def _table_binning(grid: Grid, rows: int) -> Binning:
     cuts, cells = _interior(grid), _cells(grid, rows)
     table, alone = _cell_table(grid)
     index, doubtful = np.empty(rows, dtype=table.dtype), np.empty(rows, dtype=np.bool_)
-    # What `take` would make of its indices anyway, in memory that is there already.
-    places = np.empty(rows, dtype=np.intp)
 
     def bins(scores: NDArray[np.float64]) -> NDArray[np.signedinteger]:
         n = len(scores)
-        # "clip" never clips here; it lets take write to `out` without a copy.
-        np.copyto(places[:n], cells(scores))
-        below = np.take(table, places[:n], out=index[:n], mode="clip")
+        # "clip" puts −0 into the lowest cell, and lets take write to `out` without a copy.
+        below = np.take(table, cells(scores), out=index[:n], mode="clip")
         close = np.flatnonzero(np.less(below, 0, out=doubtful[:n]))
         if alone:
             cut = ~below[close]
@@ -408,11 +405,14 @@ def _table_binning(grid: Grid, rows: int) -> Binning:
 def _cell_table(grid: Grid) -> tuple[NDArray[np.signedinteger], bool]:
     """For each cell the number of cuts below it, or ~j where cut j is in it; and whether no cell holds two cuts."""
     cuts = _interior(grid)
-    per_cell = np.bincount(_cells(grid, len(cuts))(cuts), minlength=_CELLS[grid.scores])
-    below = (np.cumsum(per_cell) - per_cell).astype(_key_type(grid))
-    table = np.where(per_cell > 0, ~below, below)
+    holding, first, held = np.unique(_cells(grid, len(cuts))(cuts), return_index=True, return_counts=True)
+    # The cells after one that holds cuts, up to the next, have the same number below them.
+    edges = np.concatenate([[-1], holding, [_CELLS[grid.scores]]])
+    below = np.append(0, first + held).astype(_key_type(grid))
+    table = np.repeat(below, np.diff(edges))[1:]
+    table[holding] = ~first.astype(table.dtype)
     table.flags.writeable = False
-    return table, bool(per_cell.max() <= 1)
+    return table, bool(len(held) == len(cuts))
 
 
 def _cells(grid: Grid, rows: int) -> Cells:
@@ -424,27 +424,31 @@ def _cells(grid: Grid, rows: int) -> Cells:
 # Mantissa bits of the odds that tell cells apart. At 1,000 wide points one score in sixty is then in a cell with a cut,
 # and the part of the table that usual scores need stays in the second-level cache.
 _ODDS_BITS = 11
-_ODDS_SHIFT = np.finfo(np.float32).nmant - _ODDS_BITS
+_ODDS_SHIFT = np.finfo(np.float64).nmant - _ODDS_BITS
+# In the place of 1, so that the odds of a score of 1 are not infinite.
+_ABOVE_ONE = 1.0 + np.finfo(np.float64).eps
+_LARGEST_ODDS = 1.0 / np.finfo(np.float64).eps
 _LINEAR_CELLS = 1 << 16
-_CELLS = {"probability": 256 << _ODDS_BITS, "logit": _LINEAR_CELLS, "any": _LINEAR_CELLS}
+_CELLS = {
+    "probability": (int(np.float64(_LARGEST_ODDS).view(np.int64)) >> _ODDS_SHIFT) + 1,
+    "logit": _LINEAR_CELLS,
+    "any": _LINEAR_CELLS,
+}
 
 
 def _odds_cells(rows: int) -> Cells:
-    """Cells of probabilities, equally fine towards 0 and towards 1: the first bits of s/(1 − s) as a float32.
+    """Cells of probabilities, equally fine towards 0 and towards 1: the first bits of s/(1 + 2^-52 − s).
 
-    1 − s falls and s/(1 − s) rises with s, rounded or not; so does a float32 with its bits, as long as it is positive.
+    The difference falls and the quotient rises with s, rounded or not; so does a float with its bits, as long as it is
+    positive. For s = 1 it is 2^52, and its cell the last.
     """
-    rest = np.empty(rows)
-    odds, narrow = np.empty(rows, dtype=np.float32), np.empty(rows, dtype=np.float32)
+    odds = np.empty(rows)
 
-    def cells(scores: NDArray[np.float64]) -> NDArray[np.int32]:
-        n = len(scores)
-        np.subtract(1.0, scores, out=rest[:n])
-        np.copyto(narrow[:n], rest[:n], casting="same_kind")
-        np.copyto(odds[:n], scores, casting="same_kind")
-        with np.errstate(divide="ignore"):
-            np.divide(odds[:n], narrow[:n], out=odds[:n])
-        bits = odds[:n].view(np.int32)
+    def cells(scores: NDArray[np.float64]) -> NDArray[np.int64]:
+        ratio = odds[: len(scores)]
+        np.subtract(_ABOVE_ONE, scores, out=ratio)
+        np.divide(scores, ratio, out=ratio)
+        bits = ratio.view(np.int64)
         return np.right_shift(bits, _ODDS_SHIFT, out=bits)
 
     return cells
@@ -457,15 +461,17 @@ def _linear_cells(cuts: NDArray[np.float64], rows: int) -> Cells:
     if not scale > 0 or not scale * (high - low) < _LINEAR_CELLS:
         # Too far apart, or too close together, to be told apart like this: one cell has them all.
         low = high = scale = 0.0
-    place, index = np.empty(rows), np.empty(rows, dtype=np.int32)
+    # To go through 32 bits is faster than not to.
+    place, short, index = np.empty(rows), np.empty(rows, dtype=np.int32), np.empty(rows, dtype=np.int64)
 
-    def cells(scores: NDArray[np.float64]) -> NDArray[np.int32]:
+    def cells(scores: NDArray[np.float64]) -> NDArray[np.int64]:
         n = len(scores)
         np.maximum(scores, low, out=place[:n])
         np.minimum(place[:n], high, out=place[:n])
         np.subtract(place[:n], low, out=place[:n])
         np.multiply(place[:n], scale, out=place[:n])
-        np.copyto(index[:n], place[:n], casting="unsafe")
+        np.copyto(short[:n], place[:n], casting="unsafe")
+        np.copyto(index[:n], short[:n])
         return index[:n]
 
     return cells
