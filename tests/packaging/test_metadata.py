@@ -48,3 +48,14 @@ def test_workflows_call_what_runs_everywhere(workflow: str) -> None:
     text = (ROOT / ".github" / "workflows" / f"{workflow}.yml").read_text(encoding="utf-8")
     assert "run: .ci/run" in text
     assert ("tags:" in text) == (workflow == "publish")
+
+
+def test_contributors_are_told_of_every_target() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z][a-z0-9-]*):.*## ", makefile, flags=re.MULTILINE)) - {"help", "clean", "demo"}
+    assert len(targets) > 15
+    assert {each for each in targets if f"`make {each}" not in text} == set()
+    (row,) = re.findall(r"^\| `\.ci/run` \| (.*) \|$", text, flags=re.MULTILINE)
+    runs = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert re.findall(r"`make ([a-z]+)`", row) == re.findall(r"^make ([a-z]+)$", runs, flags=re.MULTILINE)

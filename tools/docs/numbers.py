@@ -18,6 +18,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from fheval_lab.cli.attack_tables import TITLES
+
 KEPT = Path(__file__).resolve().parents[2] / "docs" / "numbers"
 FHEVAL = Path(sys.executable).with_name("fheval")
 
@@ -64,12 +66,29 @@ def _attack(found: Mapping[str, Any]) -> Iterable[str]:
                 for each in protocol["attacks"]
             ],
         )
+        for section, title in TITLES.items():
+            if protocol.get(section):
+                yield f"### {title}"
+                yield _records(protocol[section])
 
 
 def _bench(found: Mapping[str, Any]) -> Iterable[str]:
     yield f"Processor seconds of {found['threads']} thread, medians of {found['repeats']} repetitions."
     yield "## Ratios that are stated"
-    yield _records(found["ratios"])
+    yield _table(
+        ["ratio", "engine", "median", "range", "limit", "holds"],
+        [
+            (
+                each["name"],
+                each["engine"],
+                _number(each["value"], 3),
+                "" if each["low"] == each["high"] else f"{_number(each['low'], 3)} to {_number(each['high'], 3)}",
+                _number(each["limit"], 3),
+                _number(each["holds"]),
+            )
+            for each in found["ratios"]
+        ],
+    )
     yield "## Measurements"
     yield _records(found["measurements"])
     yield "## Growth with the parties"

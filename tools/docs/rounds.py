@@ -19,6 +19,7 @@ _SENT = {
     (Stage.RESULT, Asked.ROSTER): ("blinded answer", "seen"),
     (Stage.BROADCAST, Asked.ROSTER): ("what was opened", "seen"),
 }
+_COUNT = "Every party counts its own rows at public decision points. Labels and scores stay where they are."
 # Who stands on the right: those who open, where not every party does.
 _RIGHT = {Asked.LEADER: "leader", Asked.COMMITTEE: "committee"}
 
@@ -40,7 +41,8 @@ def pictures() -> str:
 
 def _part(title: str, protocol: Protocol) -> str:
     words = protocol.words
-    told = "\n".join(f"{number}. {step}" for number, step in enumerate(words.steps, 1))
+    noisy = [f"With noise, before that: {words.under_noise.steps[0]}"] if words.under_noise else []
+    told = "\n".join(f"{number}. {step}" for number, step in enumerate([_COUNT, *noisy, *words.steps], 1))
     views = "\n".join(f"| {view.who} | {view.sees} |" for view in words.views)
     return "\n\n".join(
         [

@@ -13,7 +13,7 @@ from rich.text import Text
 from fheval_lab.attacks import Findings
 from fheval_lab.attacks.suite import Tally
 
-_TITLES = {
+TITLES = {
     "guessing": "Guessing the anchor's slots in both runs, at toy sizes",
     "nudge": "Nudges: how often five decimals accept an AUC moved by at least so much",
     "small_field": "The algebra in small fields: how often so many runs accept a forged ratio",
@@ -28,7 +28,7 @@ def findings_tables(findings: Findings) -> Iterator[RenderableType]:
     """The strategies first, then every experiment, then the verdict."""
     yield _strategies(findings)
     for name, lines in findings.sections.items():
-        yield _section(_TITLES[name], [line.to_dict() for line in lines])
+        yield _section(TITLES[name], [line.to_dict() for line in lines])
     yield _verdict(findings)
 
 
