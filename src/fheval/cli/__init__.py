@@ -52,7 +52,7 @@ COMMANDS = (
     ("study", "fheval.cli.study", "Begin a study, show it in words, check what it gives away."),
     ("consortium", "fheval.cli.consortium", "Run a consortium: authority, kits, signed policy."),
     ("vault", "fheval.cli.vault", "Keep a party's keys and data, and answer rounds as the policy allows."),
-    ("aggregator", "fheval.cli.aggregator", "Run a consortium's aggregator on Flower, and rounds."),
+    ("aggregator", "fheval.cli.aggregator", "Run a consortium's aggregator, and start rounds."),
     ("verify", "fheval.cli.verify", "Check members' signed receipts of a round, offline."),
     ("party", "fheval.cli.party", "Connect a member's vault to the aggregator."),
 )
