@@ -86,3 +86,13 @@ def test_without_what_fills_the_gaps_only_the_truth_stands(missing: str) -> None
     truth, share = standing(missing)
     assert truth
     assert share < 0.01
+
+
+def test_both_halves_give_num_and_den() -> None:
+    """Which is why the study's order says who the two are, and not the aggregator."""
+    a, b = halves()
+    x, z = released(a, b)
+    scale_of_both = a.scale * b.scale + a.fill_scale + b.fill_scale
+    tilt = a.scale * b.tilt + b.scale * a.tilt + a.fill_tilt + b.fill_tilt
+    assert (z - a.noise_z - b.noise_z) // scale_of_both == DEN
+    assert (x - a.noise_x - b.noise_x - tilt * DEN) // scale_of_both == NUM

@@ -199,7 +199,11 @@ def test_a_committee_in_words() -> None:
         told = " ".join(study_in_words(Study.of(name="together", protocol="committee", leaders=leaders)))
         assert f"The committee is {seats}" in told
         assert "unless all 3 of them work together" in told
+        assert "Its first two blind" in told
         assert "led by" not in told
+    nobody = " ".join(study_in_words(Study.of(name="together", protocol="committee", committee=2)))
+    assert "The committee is 2 members, whom the study has to name as its leaders" in nobody
+    assert "blind" not in nobody
 
 
 def test_in_words() -> None:

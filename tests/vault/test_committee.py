@@ -9,11 +9,12 @@ import msgspec
 import pytest
 
 from fheval import wire
+from fheval.aggregator import conductor
 from fheval.aggregator.conductor import drive
 from fheval.aggregator.round_in_play import Exchange
 from fheval.consortium import load_kit
 from fheval.errors import CohortTooSmall, ConfigError, RemoteProtocolError, TransportError
-from fheval.party import steps
+from fheval.party import core, steps
 from fheval.party.messages import Relay, Request
 from fheval.party.rosters import require_apart
 from fheval.party.terms import check_round
@@ -245,6 +246,31 @@ def test_members_that_the_study_does_not_name_are_refused(trial: Trial) -> None:
     kit = load_kit(trial.consortium.path(NAMES[0]), now=trial.clock.now)
     with pytest.raises(RemoteProtocolError, match="does not let 'hazel' lead"):
         check_round(kit, study, round_, now=trial.clock.now)
+
+
+def test_the_aggregator_does_not_choose_who_blinds(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first two members blind. Two accomplices who are not the first two are refused these places."""
+    trial.start()
+    study = committee(trial)
+    accomplices_first = (*MEMBERS[1:], MEMBERS[0])
+    monkeypatch.setattr(
+        conductor, "_with_committee", lambda *_: ((*accomplices_first, *NAMES[3:]), accomplices_first[0])
+    )
+    with pytest.raises((CohortTooSmall, TransportError)):
+        trial.play(study)
+    # Without the rule they get them, and tests/adversary/test_two_blinders.py has what they learn.
+    monkeypatch.setattr(core, "check_round", in_any_order(check_round))
+    trial.start()
+    assert members_of(trial.play(study).round) == accomplices_first
+
+
+def in_any_order(check: Callable[..., Any]) -> Callable[..., Any]:
+    """The check of a round, of a study that names its members as the round has them."""
+
+    def checked(kit: Any, study: Study, round_: Any, **others: Any) -> Any:
+        return check(kit, msgspec.structs.replace(study, leaders=members_of(round_)), round_, **others)
+
+    return checked
 
 
 def test_close_rosters_are_not_both_opened(trial: Trial) -> None:

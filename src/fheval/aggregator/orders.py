@@ -17,6 +17,7 @@ from fheval.consortium import AggregatorKit
 from fheval.consortium.files import replace_public
 from fheval.engines import load_engine
 from fheval.errors import FhevalError, TransportError
+from fheval.protocols import PROTOCOLS
 from fheval.secrets import SystemRandomness
 from fheval.version import __version__
 
@@ -47,7 +48,10 @@ class TriedRound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What the aggregator knows of an evaluation; `told` is there where the study lets it learn the result."""
+    """What the aggregator knows of an evaluation; `told` is there where the study lets it learn the result.
+
+    A `committee` begins with the `leader`.
+    """
 
     round: str
     protocol: str
@@ -64,6 +68,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     seconds: dict[str, float]
     bytes: dict[str, int]
     fheval: str
+    committee: tuple[str, ...] = ()
     told: Told | None = None
 
 
@@ -144,6 +149,7 @@ def carry_out(order: Order, kit: AggregatorKit, members: Sequence[str], post: Po
     report = drive(conducting, post)
     keep_keys(keys, report.keys, policy=policy.hash())
     keep_roster(rosters, study.hash(), report.roster)
+    keepers = PROTOCOLS[study.protocol].of_round(report.round).keepers(report.round)
     return Summary(
         round=report.round.id,
         protocol=report.round.protocol,
@@ -161,6 +167,7 @@ def carry_out(order: Order, kit: AggregatorKit, members: Sequence[str], post: Po
         seconds={"total": time.monotonic() - start, **post.seconds},
         bytes={"sent": post.sent, "received": post.received},
         fheval=__version__,
+        committee=keepers if len(keepers) > 1 else (),
         told=report.told,
     )
 

@@ -233,7 +233,8 @@ def _to_dict(study: Study, summary: Summary) -> dict[str, Any]:
 
 def _show(study: Study, summary: Summary) -> None:
     typer.echo(f"Round {summary.round} took {summary.seconds['total']:.1f} s in {summary.exchanges} exchanges.")
-    typer.echo(f"Roster: {', '.join(summary.roster)}. Leader: {summary.leader}.")
+    keepers = f"Committee: {', '.join(summary.committee)}" if summary.committee else f"Leader: {summary.leader}"
+    typer.echo(f"Roster: {', '.join(summary.roster)}. {keepers}.")
     if summary.dropouts:
         typer.echo(f"Dropped out: {', '.join(summary.dropouts)}.")
     if summary.unconfirmed:

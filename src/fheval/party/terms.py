@@ -28,6 +28,9 @@ def check_round(kit: Kit, study: Study, round_: Round, *, now: datetime) -> Rost
     for keeper in keepers:
         if keeper not in study.may_lead(round_.parties):
             raise _refused(f"The study does not let {keeper!r} lead.")
+    if len(keepers) > 1 and keepers != tuple(name for name in study.leaders if name in keepers):
+        # The first two blind: the aggregator must not choose them by its order.
+        raise _refused("The committee is not in the order in which the study names its members.")
     if study.until is not None and now.astimezone(timezone.utc).date() > study.until:
         raise _refused(f"The study ended on {study.until}.")
     roster = kit.check_round(study, round_.parties, now=now)

@@ -62,6 +62,7 @@ from fheval.protocols.round import (
     Verdict,
     from_this_round,
 )
+from fheval.protocols.two_blinders import BLINDERS
 from fheval.secrets import Randomness, SealBroken, expand, unseal
 from fheval.wire import Message, decode, encode
 
@@ -329,9 +330,16 @@ class Committee(Protocol):
     def keepers_in_words(self, named: str, count: int, options: Sequence[tuple[str, OptionValue]]) -> str:
         wanted = self.keepers_wanted(options)
         seats = named if count == wanted else f"the first {wanted} that are there of {named}"
+        if count < wanted:
+            seats = f"{wanted} members, whom the study has to name as its leaders"
+        blinders = (
+            " Its first two blind a rounded result: if both do, they learn the pooled numbers behind it."
+            if wanted > BLINDERS
+            else ""
+        )
         return (
-            f"The committee is {seats}, each with keys of its own: nothing shows but the result, unless all {wanted} "
-            "of them work together with the aggregator."
+            f"The committee is {seats}, each with keys of its own: nobody's counts show, unless all {wanted} of them "
+            f"work together with the aggregator.{blinders}"
         )
 
     def may_void(self, round_: Round, answered: Iterable[Stage]) -> bool:

@@ -18,7 +18,7 @@ from fheval.protocols.padding import packed_size
 from fheval.protocols.pairwise import PairPlan
 from fheval.protocols.release import exact_primes
 from fheval.protocols.round import Batch, Denominator, PartySecrets, Round
-from fheval.protocols.two_blinders import HalfBlinding, TwoBlinders
+from fheval.protocols.two_blinders import BLINDERS, HalfBlinding, TwoBlinders
 from fheval.secrets import derive, expand, residues
 
 # What of a message of 64 MiB is left to uploads when they are shown to members, and to the returns of a member.
@@ -125,7 +125,7 @@ class OwnNumbers:
         self._denominators = round_.denominators
         self._seed = expand(secrets.master, "committee/round", round_.digest, nonce)
         self.index = index
-        self.blinds = layout.rounded is not None and index < 2
+        self.blinds = layout.rounded is not None and index < BLINDERS
 
     def _rows(self, usage: str, n: int, columns: int, *labels: bytes | int) -> Residues:
         plan, prime = self._layout.plan, self._layout.primes[n]

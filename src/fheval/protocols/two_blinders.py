@@ -43,6 +43,8 @@ from fheval.protocols.release import (
 from fheval.protocols.round import Denominator
 from fheval.secrets import Randomness, integer_below, integer_between
 
+# The first members of a committee.
+BLINDERS = 2
 # Gaps between the multiples of the other's scale that κ and β fill: 2^5.
 FILL_BITS = 5
 # How much smaller than H²·p what they fill must be: 2·G·2^7 ≤ H²·p.
