@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from direct.streams import NAMES, Consortium, make_consortium, now
-from fheval.consortium import install_policy
+from fheval.consortium import install_policy, transport_files
+from fheval.consortium.enrolment import enrol_with_new_keys
 from fheval.direct import service
 from fheval.direct.service import Status, ask_status, serve
 from fheval.errors import ConfigError
@@ -73,20 +74,65 @@ async def until(holds: Callable[[], bool]) -> None:
         await asyncio.sleep(0.05)
 
 
-def test_a_member_is_told_at_once_what_will_not_work(made: Consortium) -> None:
-    def told(name: str, words: str) -> bool:
-        return any(words in line for line in made.said.get(name, ()))
+def told(made: Consortium, name: str, words: str) -> bool:
+    return any(words in line for line in made.said.get(name, ()))
 
+
+def test_a_member_is_told_at_once_what_will_not_work(made: Consortium) -> None:
     async def play() -> Status:
         async with serving(made) as (state, port), made.relays(port):
-            await until(lambda: told("birch", "policy version 1, and the hub has 2"))
-            await until(lambda: told("cedar", "does not answer"))
+            await until(lambda: told(made, "birch", "policy version 1, and the hub has 2"))
+            await until(lambda: told(made, "cedar", "does not answer"))
             return await asyncio.to_thread(ask_status, state)
 
     found = asyncio.run(play())
     assert {each.member: each.policy for each in found.members} == {"alder": 2, "birch": 1, "cedar": None}
     assert all(each.since is not None and each.clock is not None for each in found.members)
-    assert not told("alder", "The hub says")
+    assert not told(made, "alder", "The hub says")
+
+
+def test_a_new_policy_holds_as_soon_as_it_is_in_the_hubs_kit(made: Consortium, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without waiting for a round: who was removed is out, who has new keys is in, who lacks the policy hears of it."""
+    monkeypatch.setattr(service, "_LOOK_SECONDS", 0.1)
+    for name in ("hazel", "birch"):
+        enrol_with_new_keys(made.authority, name, made.root / f"new-{name}", renew=name == "birch", now=now(), days=2)
+    renewed = transport_files(made.root / "new-birch" / "transport")
+
+    def connected(state: Path) -> set[str]:
+        return {each.member for each in ask_status(state).members if each.since is not None}
+
+    async def play() -> int:
+        async with serving(made) as (state, port), made.relays(port, ("alder", "cedar")):
+            relay = asyncio.create_task(made.relay("birch", port, files=renewed).run())
+            await until(lambda: any("no member with this key" in line for line in made.said["birch"]))
+            made.sign(remove=["cedar"])
+            signed = made.authority.policy_bytes()
+            assert signed is not None
+            install_policy(made.root / "hub", signed, now=now())
+            while await asyncio.to_thread(connected, state) != {"alder", "birch"}:
+                await asyncio.sleep(0.1)
+            await until(lambda: told(made, "alder", "policy version 2, and the hub has 3"))
+            relay.cancel()
+            return (await asyncio.to_thread(ask_status, state)).policy
+
+    assert asyncio.run(asyncio.wait_for(play(), 60)) == 3
+    assert told(made, "cedar", "does not list this member")
+
+
+def test_a_kit_that_was_damaged_leaves_the_hub_as_it_was(
+    made: Consortium, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(service, "_LOOK_SECONDS", 0.05)
+
+    async def play() -> int:
+        async with serving(made) as (state, port), made.relays(port, ("alder",)):
+            (made.root / "hub" / "policy.fhev").write_bytes(b"nonsense")
+            await until(lambda: "The kit was not read again" in caplog.text)
+            await asyncio.sleep(0.5)
+            return (await asyncio.to_thread(ask_status, state)).policy
+
+    assert asyncio.run(play()) == 2
+    assert caplog.text.count("The kit was not read again") == 1
 
 
 def test_a_vault_that_says_nonsense_is_one_that_does_not_answer(made: Consortium) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -15,12 +17,15 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from direct.streams import NAMES, Consortium, make_consortium, now
 from fheval.aggregator.orders import owed_file
 from fheval.aggregator.owed import Owed
+from fheval.consortium.certificates import common_name
 from fheval.consortium.member_keys import MemberKeys
+from fheval.direct import relay
 from fheval.direct.frames import (
     CHANNEL_OPTIONS,
     FRAME_LIMIT,
@@ -28,6 +33,7 @@ from fheval.direct.frames import (
     SERVICE,
     Answer,
     Arrival,
+    Notice,
     ToHub,
     ToRelay,
     read_frame,
@@ -206,6 +212,39 @@ def test_a_client_without_a_certificate_or_tls_is_turned_down(made: Consortium) 
     assert turned_down(made, None) is grpc.StatusCode.UNAVAILABLE
 
 
+def told_to_a_stranger(port: int, first: bytes, trusting: ssl.SSLContext | None) -> tuple[bytes, bytes | None]:
+    """What comes back for the first bytes that somebody sends, and the certificate that is shown in TLS."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as plain:
+        connection = plain if trusting is None else trusting.wrap_socket(plain)
+        with connection:
+            shown = connection.getpeercert(binary_form=True) if isinstance(connection, ssl.SSLSocket) else None
+            heard = b""
+            with suppress(OSError):
+                connection.sendall(first)
+                while part := connection.recv(1 << 16):
+                    heard += part
+            return heard, shown
+
+
+def test_all_that_a_stranger_sees_is_the_hubs_certificate(made: Consortium) -> None:
+    """It has the hub's names and the consortium's, and no member's."""
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+    trusting = ssl.create_default_context(cafile=made.files("alder").authority)
+    trusting.check_hostname = False
+    trusting.set_alpn_protocols(["h2"])
+
+    async def play() -> list[tuple[bytes, bytes | None]]:
+        async with made.hub() as (_, port):
+            asked_in = [(b"GET / HTTP/1.1\r\n\r\n", None), (preface, None), (b"\x16\x03", None), (preface, trusting)]
+            return [await asyncio.to_thread(told_to_a_stranger, port, *each) for each in asked_in]
+
+    told = asyncio.run(play())
+    assert [heard for heard, _ in told] == [b""] * 4
+    shown = x509.load_der_x509_certificate(told[-1][1] or b"")
+    assert (common_name(shown), shown.issuer.rfc4514_string()) == ("hub", "CN=Trial")
+    assert not any(name.encode() in shown.public_bytes(serialization.Encoding.DER) for name in NAMES)
+
+
 def test_an_expired_certificate_is_turned_down(made: Consortium) -> None:
     keys = MemberKeys.generate()
     past = now() - timedelta(days=3)
@@ -266,6 +305,38 @@ def test_a_member_that_was_removed_meanwhile_is_dismissed(made: Consortium) -> N
     assert asyncio.run(play()) == sorted(NAMES[1:])
 
 
+def test_a_connection_with_a_key_that_was_renewed_meanwhile_is_ended(made: Consortium) -> None:
+    """Keys are renewed after a theft: the thief's connection must not outlast them."""
+    from fheval.consortium.enrolment import enrol_with_new_keys
+
+    async def play() -> list[str]:
+        async with made.hub() as (hub, port), made.relays(port):
+            await hub.present(frozenset(NAMES), 10)
+            enrol_with_new_keys(made.authority, "alder", made.root / "new", renew=True, now=now(), days=2)
+            made.authority.sign_next_policy(_rules(made), now=now(), days=2)
+            await hub.dismiss_strangers()
+            await asyncio.sleep(0.3)
+            return sorted(hub.streams)
+
+    assert asyncio.run(play()) == sorted(NAMES[1:])
+
+
+def test_a_connection_ends_with_its_certificate(made: Consortium) -> None:
+    async def play() -> list[str]:
+        async with made.hub() as (hub, port), made.relays(port):
+            await hub.present(frozenset(NAMES), 10)
+            await hub.dismiss_strangers()
+            assert sorted(hub.streams) == sorted(NAMES)
+            before = dict(hub.streams)
+            before["alder"].expires = time.time() - 1
+            await hub.dismiss_strangers()
+            while not any("has ended" in line for line in made.said["alder"]):
+                await asyncio.sleep(0.05)
+            return [name for name, stream in before.items() if stream.ended.is_set()]
+
+    assert asyncio.run(asyncio.wait_for(play(), 30)) == ["alder"]
+
+
 # Who is cut off
 
 
@@ -291,6 +362,15 @@ def cut_off(made: Consortium, misbehave: Any) -> dict[str, bytes]:
     return asyncio.run(play())
 
 
+async def end_of(stream: Any) -> grpc.StatusCode:
+    """How the hub ends a stream; what it says before is read."""
+    with suppress(grpc.aio.AioRpcError):
+        while await asyncio.wait_for(stream.read(), 20) is not grpc.aio.EOF:
+            pass
+    code: grpc.StatusCode = await asyncio.wait_for(stream.code(), 20)
+    return code
+
+
 def test_a_half_open_stream_holds_nobody_up(made: Consortium) -> None:
     async def say_nothing(stream: Any) -> None:
         await asyncio.sleep(0.1)
@@ -303,14 +383,24 @@ def test_a_message_beyond_the_limit_cuts_its_sender_off(made: Consortium) -> Non
         await stream.write(ARRIVAL)
         with suppress(grpc.aio.AioRpcError):
             await asyncio.wait_for(stream.write(bytes(FRAME_LIMIT + 1)), 20)
-            while await asyncio.wait_for(stream.read(), 20) is not grpc.aio.EOF:
-                pass
-        assert await asyncio.wait_for(stream.code(), 20) is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert await end_of(stream) is grpc.StatusCode.RESOURCE_EXHAUSTED
 
     assert asked(cut_off(made, too_large)) == sorted(NAMES[1:])
 
 
-@pytest.mark.parametrize("data", [b"", b"\x00", ARRIVAL + b"\x00", encode(ToHub(content=Answer(number=7, body=b"x")))])
+def arrival(fheval: str = "test", clock: float = 0.0) -> bytes:
+    return encode(ToHub(content=Arrival(fheval=fheval, clock=clock)))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(b"", b"\x00", ARRIVAL + b"\x00", encode(ToHub(content=Answer(number=7, body=b"x")))),
+        # They would stand in the hub's log and status.
+        *(arrival("1.0\n2026-11-18 INFO birch has left."), arrival("\x1b[2J"), arrival("1" * 65), arrival("")),
+        *(arrival(clock=float("nan")), arrival(clock=float("inf"))),
+    ],
+)
 def test_nonsense_cuts_its_sender_off(made: Consortium, data: bytes) -> None:
     async def nonsense(stream: Any) -> None:
         await stream.write(data)
@@ -319,6 +409,76 @@ def test_nonsense_cuts_its_sender_off(made: Consortium, data: bytes) -> None:
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
     assert asked(cut_off(made, nonsense)) == sorted(NAMES[1:])
+
+
+@pytest.mark.parametrize("data", [ARRIVAL, encode(ToHub(content=Answer(number=7, body=bytes(1 << 20))))])
+def test_who_says_what_nobody_asked_is_cut_off(made: Consortium, data: bytes) -> None:
+    """One answer to a request: a member cannot keep the hub busy reading."""
+
+    async def chatter(stream: Any) -> None:
+        await stream.write(ARRIVAL)
+        await stream.write(data)
+        assert await end_of(stream) is grpc.StatusCode.INVALID_ARGUMENT
+
+    assert asked(cut_off(made, chatter)) == sorted(NAMES[1:])
+
+
+def test_an_answer_that_comes_late_is_taken_once(made: Consortium) -> None:
+    async def play() -> grpc.StatusCode:
+        async with made.hub() as (hub, port), channel_of(made, port) as channel:
+            stream = channel.stream_stream(PATH)()
+            await stream.write(ARRIVAL)
+            await hub.present(frozenset({"alder"}), 10)
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(hub.streams["alder"].ask(b"first"), 0.2)
+            late = encode(ToHub(content=Answer(number=1, body=b"late")))
+            await stream.write(late)
+            second = asyncio.create_task(hub.streams["alder"].ask(b"second"))
+            await asyncio.sleep(0.2)
+            await stream.write(encode(ToHub(content=Answer(number=2, body=b"in time"))))
+            assert await asyncio.wait_for(second, 10) == b"in time"
+            await stream.write(late)
+            return await end_of(stream)
+
+    assert asyncio.run(play()) is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_what_the_hub_says_stays_on_one_line_of_the_members_log(made: Consortium) -> None:
+    async def play() -> None:
+        async with made.hub() as (hub, port), made.relays(port, ("alder",)):
+            await hub.present(frozenset({"alder"}), 10)
+            await hub.streams["alder"].send(Notice(words="\x1b[2Jlook\n2026-11-18 12:00:00 Connected." + "!" * 1000))
+            while not any("look" in line for line in made.said["alder"]):
+                await asyncio.sleep(0.05)
+
+    asyncio.run(asyncio.wait_for(play(), 30))
+    (line,) = (line for line in made.said["alder"] if "look" in line)
+    assert line.startswith("The hub says: ?[2Jlook?2026")
+    assert line.isprintable()
+    assert len(line) < 500
+
+
+def test_a_relay_holds_only_so_many_requests_for_its_vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hub that goes on sending must wait, so that the member's memory does not fill; in the end all are answered."""
+    tmp_path.chmod(0o700)
+    made, go = make_consortium(tmp_path), threading.Event()
+    monkeypatch.setattr(relay, "_MOST_WAITING", 2)
+
+    def hang(data: bytes) -> bytes:
+        go.wait(30)
+        return b"%d" % len(data)
+
+    async def play() -> tuple[bool, list[bytes | None]]:
+        async with made.hub() as (hub, port), made.relays(port, ("alder",)):
+            await hub.present(frozenset({"alder"}), 10)
+            asking = [asyncio.create_task(hub.streams["alder"].ask(bytes(8 << 20))) for _ in range(6)]
+            await asyncio.sleep(2.0)
+            waits = hub.streams["alder"].is_stuck
+            go.set()
+            return waits, await asyncio.wait_for(asyncio.gather(*asking), 60)
+
+    with made.vault("alder", hang):
+        assert asyncio.run(play()) == (True, [b"%d" % (8 << 20)] * 6)
 
 
 def test_a_slow_reader_is_cut_off_and_may_come_again(made: Consortium, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,8 @@ from fheval.direct.frames import (
     read_frame,
 )
 from fheval.direct.front import MOST_CONNECTIONS, Front, Peer, reserved, standing_before
-from fheval.errors import RemoteProtocolError, TransportError
+from fheval.errors import LocalProtocolError, RemoteProtocolError, TransportError
+from fheval.party.log import one_line
 from fheval.wire import encode
 
 _log = logging.getLogger("fheval.hub")
@@ -50,6 +53,8 @@ _GOODBYE_SECONDS = 1.0
 _LOOPBACK = "127.0.0.1"
 # Beyond it, signatures that carry dates begin to fail.
 MOST_CLOCK_DIFFERENCE = 5.0
+# What a member calls its version stands in the hub's log and status.
+_VERSION = re.compile(r"[0-9A-Za-z.+!_-]{1,64}")
 
 _SERVER_OPTIONS = (
     *CHANNEL_OPTIONS,
@@ -71,9 +76,13 @@ class Stream:
     peer: str
     arrival: Arrival
     clock_difference: float
+    record: MemberRecord = field(repr=False)
+    expires: float
     ended: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
     _writing: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
     _awaited: dict[int, asyncio.Future[bytes | None]] = field(default_factory=dict, repr=False)
+    # Those that nobody waits for any more, and that may still be answered.
+    _overdue: set[int] = field(default_factory=set, repr=False)
     _number: int = 0
 
     async def send(self, content: Request | Notice) -> None:
@@ -119,12 +128,18 @@ class Stream:
             return None
         finally:
             del self._awaited[number]
+            if not answer.done():
+                self._overdue.add(number)
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: Answer) -> bool:
+        """Hand an answer to whoever waits for it; False where nothing of this number was left to be answered."""
         awaited = self._awaited.get(answer.number)
-        # An answer that nobody waits for any more came too late.
-        if awaited is not None and not awaited.done():
-            awaited.set_result(None if answer.body is None else bytes(answer.body))
+        if awaited is None or awaited.done():
+            was_asked = answer.number in self._overdue
+            self._overdue.discard(answer.number)
+            return was_asked
+        awaited.set_result(None if answer.body is None else bytes(answer.body))
+        return True
 
     async def dismiss(self, why: str, *, for_good: bool = False) -> None:
         """Tell the member why, and end the stream."""
@@ -166,17 +181,20 @@ class Hub:
 
     async def connect(self, frames: AsyncIterator[bytes], context: Any) -> None:
         """Serve one member's stream until it ends."""
-        name = await self._admitted(context)
+        record, expires = await self._admitted(context)
+        name = record.name
         try:
-            await self._serve(name, await _arrival(name, frames), frames, context)
+            await self._serve(record, expires, await _arrival(name, frames), frames, context)
         except TransportError:
             _log.info("%s left while it was spoken to.", name)
         except RemoteProtocolError as error:
             _log.warning("The stream of %s was cut off. %s", name, error)
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "This stream does not follow the protocol.")
 
-    async def _serve(self, name: str, arrival: Arrival, frames: AsyncIterator[bytes], context: Any) -> None:
-        now, peer = time.time(), self._peers.get(context.peer())
+    async def _serve(
+        self, record: MemberRecord, expires: float, arrival: Arrival, frames: AsyncIterator[bytes], context: Any
+    ) -> None:
+        name, now, peer = record.name, time.time(), self._peers.get(context.peer())
         if peer is not None:
             peer.admit()
         stream = Stream(
@@ -185,6 +203,8 @@ class Hub:
             peer=context.peer() if peer is None else peer.address,
             arrival=arrival,
             clock_difference=arrival.clock - now,
+            record=record,
+            expires=expires,
         )
         older = self.streams.get(name)
         self.streams[name] = stream
@@ -221,16 +241,20 @@ class Hub:
             await stream.send(Notice(words="An older connection of this member was replaced by this one."))
             await older.dismiss("A newer connection of this member takes over.", for_good=True)
 
-    async def _admitted(self, context: Any) -> str:
-        """The member that TLS has shown to be there; whoever is none under the current policy is turned away."""
+    async def _admitted(self, context: Any) -> tuple[MemberRecord, float]:
+        """The member that TLS has shown to be there, and until when its certificate lasts.
+
+        Whoever is none under the current policy is turned away.
+        """
         (pem,) = context.auth_context()["x509_pem_cert"]
         certificate = x509.load_pem_x509_certificate(pem)
         name = common_name(certificate)
         record = self._members().get(name)
-        if record is None or not is_for(certificate, record.transport_key()):
-            _log.warning("%s was turned away: the policy does not list it with this key.", name)
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "The current policy has no member with this key.")
-        return name
+        if record is not None and is_for(certificate, record.transport_key()):
+            return record, certificate.not_valid_after_utc.timestamp()
+        _log.warning("%s was turned away: the policy does not list it with this key.", one_line(name))
+        await context.abort(grpc.StatusCode.PERMISSION_DENIED, "The current policy has no member with this key.")
+        raise LocalProtocolError("A stream went on after it was aborted.")
 
     async def present(self, names: frozenset[str], patience: float) -> list[str]:
         """Those of the members that are connected, after waiting so long for all of them."""
@@ -240,10 +264,18 @@ class Hub:
         return sorted(names & self.streams.keys())
 
     async def dismiss_strangers(self) -> None:
-        """After a new policy: end the streams of those who are no members any more."""
-        members = self._members()
-        for name in [name for name in self.streams if name not in members]:
-            await self.streams[name].dismiss("The current policy does not list this member.")
+        """End the streams of those who would not be let in any more.
+
+        After a new policy these are members that it does not list, or lists with another key; at any time, those whose
+        certificate has ended since they came.
+        """
+        members, now = self._members(), time.time()
+        for name, stream in tuple(self.streams.items()):
+            record = members.get(name)
+            if record is None or record.supernode_key != stream.record.supernode_key:
+                await stream.dismiss("The current policy does not list this member with this key.")
+            elif stream.expires < now:
+                await stream.dismiss("The certificate of this connection has ended.")
 
     # Exchanges
 
@@ -291,8 +323,8 @@ class Hub:
 async def _read_answers(name: str, frames: AsyncIterator[bytes], stream: Stream) -> None:
     async for data in frames:
         frame = read_frame(data, ToHub, name).content
-        if isinstance(frame, Answer):
-            stream.answered(frame)
+        if not (isinstance(frame, Answer) and stream.answered(frame)):
+            raise RemoteProtocolError(f"{name} answered what it was not asked.", step="stream", culprit=name)
 
 
 async def _arrival(name: str, frames: AsyncIterator[bytes]) -> Arrival:
@@ -308,7 +340,7 @@ async def _arrival(name: str, frames: AsyncIterator[bytes]) -> Arrival:
     except asyncio.TimeoutError:
         data = None
     arrival = read_frame(data, ToHub, name).content
-    if not isinstance(arrival, Arrival):
+    if not isinstance(arrival, Arrival) or not isfinite(arrival.clock) or not _VERSION.fullmatch(arrival.fheval):
         raise RemoteProtocolError(f"{name} did not say who it is.", step="arrival", culprit=name)
     return arrival
 

@@ -6,16 +6,19 @@ It holds the key of its connection and nothing else, and reads nothing of what i
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import ssl
 import time
+from base64 import b64encode
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.request import getproxies_environment, proxy_bypass
 
 import grpc
 import grpc.aio
@@ -38,6 +41,7 @@ from fheval.direct.frames import (
 )
 from fheval.errors import ConfigError, RemoteProtocolError, TransportError
 from fheval.party.client import ask
+from fheval.party.log import one_line
 from fheval.secrets import Randomness, SystemRandomness, integer_below
 from fheval.version import __version__
 from fheval.wire import encode
@@ -45,6 +49,8 @@ from fheval.wire import encode
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
 _CONNECT_SECONDS = 15.0
+# Each request may be as large as a message may be, and is held here until the vault takes it.
+_MOST_WAITING = 8
 # A connection that lasted so long was a good one, and the next pause is short again.
 _STEADY = 30.0
 
@@ -60,7 +66,7 @@ class Relay:
     rng: Randomness = field(default_factory=SystemRandomness, repr=False)
 
     def __post_init__(self) -> None:
-        read_address(self.hub)
+        proxy_for(self.hub)
 
     def credentials(self) -> grpc.ChannelCredentials:
         """What TLS needs of this member: its key and certificate, and whom it trusts."""
@@ -94,7 +100,8 @@ class Relay:
 
     async def _connection(self) -> str:
         """One connection, from its beginning to its end; says why it ended."""
-        async with grpc.aio.secure_channel(self.hub, self.credentials(), options=CHANNEL_OPTIONS) as channel:
+        options = (*CHANNEL_OPTIONS, *_proxy_options(proxy_for(self.hub)))
+        async with grpc.aio.secure_channel(self.hub, self.credentials(), options=options) as channel:
             if not await _is_ready(channel):
                 return await asyncio.to_thread(self._why_not)
             stream = channel.stream_stream(f"/{SERVICE}/{METHOD}")()
@@ -102,7 +109,8 @@ class Relay:
                 with ThreadPoolExecutor(1, thread_name_prefix="vault") as vault:
                     return await self._carry(stream, vault)
             except grpc.aio.AioRpcError as error:
-                return f"The connection to {self.hub} ended ({error.code().name.lower()}: {error.details()})."
+                details = one_line(error.details() or "")
+                return f"The connection to {self.hub} ended ({error.code().name.lower()}: {details})."
             except RemoteProtocolError as error:
                 return str(error)
             finally:
@@ -117,15 +125,19 @@ class Relay:
             async for data in stream:
                 content = read_frame(data, ToRelay, "the hub").content
                 if isinstance(content, Notice):
-                    self.say(f"The hub says: {content.words}")
+                    words = one_line(content.words)
+                    self.say(f"The hub says: {words}")
                     if content.then == "leave":
-                        raise TransportError(f"This relay stops. {content.words}")
+                        raise TransportError(f"This relay stops. {words}")
                     if content.then == "come again":
                         return f"{self.hub} ended the connection."
                 else:
                     task = asyncio.create_task(self._answer(stream, vault, content, writing))
                     answering.add(task)
                     task.add_done_callback(answering.discard)
+                    # The vault answers one by one; what it has not come to waits with the hub.
+                    while len(answering) >= _MOST_WAITING:
+                        await asyncio.wait(answering, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in tuple(answering):
                 task.cancel()
@@ -154,16 +166,16 @@ class Relay:
 
     def _why_not(self) -> str:
         """Why no connection came about, in words: gRPC itself says little."""
-        if any(os.environ.get(name) for name in ("https_proxy", "HTTPS_PROXY", "grpc_proxy")):
-            return f"No connection to {self.hub} came about; a proxy is in between."
         host, port = read_address(self.hub)
+        proxy = proxy_for(self.hub)
         try:
-            with socket.create_connection((host, port), timeout=_CONNECT_SECONDS) as plain:
+            with _dialled(host, port) if proxy is None else _tunnelled(proxy, host, port) as plain:
                 names = _names_shown(plain, self.files.authority)
         except ssl.SSLError as error:
             return f"{self.hub} showed a certificate that this consortium's authority did not issue ({error.reason})."
         except OSError as error:
-            return f"{self.hub} cannot be reached ({error.strerror or error})."
+            through = "" if proxy is None else f" through the proxy {proxy.hostname}:{proxy.port}"
+            return f"{self.hub} cannot be reached{through} ({error.strerror or error})."
         if host.lower() not in names:
             return (
                 f"{self.hub} showed a certificate for {', '.join(names)}, and not for {host}. Use a name that it has."
@@ -184,6 +196,42 @@ async def _is_ready(channel: grpc.aio.Channel) -> bool:
             return False
         state = channel.get_state()
     return True
+
+
+def proxy_for(hub: str) -> SplitResult | None:
+    """The proxy that the environment names for connections to the hub, in whichever case it is written.
+
+    gRPC by itself reads `https_proxy` in small letters alone, and ignores one without http:// in silence.
+    """
+    host, port = read_address(hub)
+    named = getproxies_environment().get("https")
+    if not named or proxy_bypass(f"{host}:{port}"):
+        return None
+    with suppress(ValueError):
+        proxy = urlsplit(named if "://" in named else f"http://{named}")
+        if proxy.scheme == "http" and proxy.hostname and proxy.port:
+            return proxy
+    raise ConfigError("https_proxy names no proxy that can be used. Write it as http://HOST:PORT.")
+
+
+def _proxy_options(proxy: SplitResult | None) -> tuple[tuple[str, str | int], ...]:
+    return (("grpc.enable_http_proxy", 0),) if proxy is None else (("grpc.http_proxy", proxy.geturl()),)
+
+
+def _dialled(host: str, port: int) -> socket.socket:
+    return socket.create_connection((host, port), timeout=_CONNECT_SECONDS)
+
+
+def _tunnelled(proxy: SplitResult, host: str, port: int) -> socket.socket:
+    """A connection through a proxy; an `OSError` has the proxy's own words where it opens none."""
+    headers = {}
+    if proxy.username is not None:
+        known = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+        headers["Proxy-Authorization"] = f"Basic {b64encode(known.encode()).decode()}"
+    tunnel = HTTPConnection(proxy.hostname or "", proxy.port, timeout=_CONNECT_SECONDS)
+    tunnel.set_tunnel(host, port, headers)
+    tunnel.connect()
+    return tunnel.sock
 
 
 def _names_shown(plain: socket.socket, authority: Path) -> list[str]:

@@ -23,6 +23,7 @@ from fheval.aggregator.orders import Failure, Order, OrderEnd, Post, Summary, ca
 from fheval.aggregator.round_in_play import Exchange
 from fheval.consortium import AggregatorKit, MemberRecord, load_aggregator_kit
 from fheval.consortium.files import check_private_directory
+from fheval.consortium.kit import kept_policy
 from fheval.direct.front import MOST_CONNECTIONS, allow_files
 from fheval.direct.greetings import greet, greeting_of
 from fheval.direct.hub import Hub, Stream, listening
@@ -40,6 +41,8 @@ _LINE_LIMIT = 1 << 20
 _NEEDED_PATIENCE = 5
 # How long a member may take to confirm what it was owed.
 _DELIVERY_SECONDS = 60.0
+# How soon a new policy holds once it is in the kit.
+_LOOK_SECONDS = 2.0
 
 _log = logging.getLogger("fheval.hub")
 
@@ -117,16 +120,18 @@ class Service:
     def __init__(self, kit: Path, state: Path) -> None:
         self._directory = kit
         self._state = state
-        self.kit = load_aggregator_kit(kit, now=_now())
-        self.hub = Hub(self._members, self._greet)
+        self._policy = kept_policy(kit)
+        self._take(load_aggregator_kit(kit, now=_now()))
+        self.hub = Hub(lambda: self._members, self._greet)
         self._owed = owed_file(state)
         self.address = ""
         self.tally = Tally()
         self._last: Summary | None = None
         self._playing = asyncio.Lock()
 
-    def _members(self) -> Mapping[str, MemberRecord]:
-        return {record.name: record for record in self.kit.policy.members}
+    def _take(self, kit: AggregatorKit) -> None:
+        self.kit = kit
+        self._members: Mapping[str, MemberRecord] = {record.name: record for record in kit.policy.members}
 
     async def _greet(self, name: str, stream: Stream) -> None:
         await greet(name, stream, self.kit.policy.version, _GREETING_SECONDS)
@@ -151,10 +156,33 @@ class Service:
                 _log.info("Round %s, stage %s: what was owed went to %s.", round_id, stage.value, told or "nobody")
 
     async def refresh(self) -> AggregatorKit:
-        """Read the kit again: a new policy or study holds from the next round on, and who was removed is dismissed."""
-        self.kit = load_aggregator_kit(self._directory, now=_now())
+        """Take over what is new in the kit, and dismiss who would not be let in any more."""
+        policy = kept_policy(self._directory)
+        if policy != self._policy:
+            self._take(await asyncio.to_thread(load_aggregator_kit, self._directory, now=_now()))
+            self._policy = policy
+            _log.info("Policy version %d holds from now on.", self.kit.policy.version)
         await self.hub.dismiss_strangers()
         return self.kit
+
+    async def keep_up(self) -> None:
+        """Between rounds: take over a new policy as soon as it is in the kit, and say so to those who lack it."""
+        version, said = self.kit.policy.version, ""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            if self._playing.locked():
+                continue
+            try:
+                await self.refresh()
+                said = ""
+                if self.kit.policy.version != version:
+                    version = self.kit.policy.version
+                    there = tuple(self.hub.streams.items())
+                    await asyncio.gather(*(greet(name, each, version, _GREETING_SECONDS) for name, each in there))
+            except (FhevalError, OSError) as error:
+                if str(error) != said:
+                    said = str(error)
+                    _log.warning("The kit was not read again. %s", said)
 
     async def answer(self, asked: Asked, say: Callable[[Told], None]) -> None:
         if isinstance(asked, StatusRequest):
@@ -214,7 +242,7 @@ class Service:
             studies=tuple(sorted(self.kit.studies())),
             address=self.address,
             fheval=__version__,
-            members=tuple(_connected(name, streams.get(name), greetings.get(name)) for name in sorted(self._members())),
+            members=tuple(_connected(name, streams.get(name), greetings.get(name)) for name in sorted(self._members)),
             running=self._playing.locked(),
             last=self._last,
             last_at=None if self.tally.last is None else _moment(self.tally.last),
@@ -224,7 +252,7 @@ class Service:
         """How the hub stands, as Prometheus reads it; nothing of it depends on anybody's data."""
         differences = [abs(each.clock_difference) for each in self.hub.streams.values()]
         return self.tally.text(
-            members=len(self._members()),
+            members=len(self._members),
             connected=len(self.hub.streams),
             arrivals=self.hub.arrivals,
             policy=self.kit.policy.version,
@@ -264,7 +292,7 @@ async def serve(
     ):
         service.address = f"{host}:{bound}"
         on_ready()
-        await asyncio.Event().wait()
+        await service.keep_up()
 
 
 def _connections_kept(wanted: int, members: int) -> int:

@@ -22,6 +22,7 @@ from fheval.errors import CohortTooSmall, ConfigError, EngineError, FhevalError,
 from fheval.party.accepted import AcceptedStudies
 from fheval.party.context import RoundContext
 from fheval.party.ledger import Entry, Ledger, RoundRecord
+from fheval.party.log import one_line
 from fheval.party.messages import (
     CHALLENGE_BYTES,
     LIMITS,
@@ -49,8 +50,6 @@ from fheval.study import Study
 Asked = SetUp | Submit | Relay | Tell | Void | Voided
 
 REQUEST_LIMIT = wire.DEFAULT_LIMIT
-
-_LONGEST_REASON = 400
 
 _log = logging.getLogger("fheval.vault")
 
@@ -304,5 +303,4 @@ def reason_of(error: Exception) -> str:
     """A reason for the log, on one line. Errors about data or ciphertexts may name values: only their kind is told."""
     if not isinstance(error, (RemoteProtocolError, CohortTooSmall, ConfigError)):
         return f"This vault could not answer ({type(error).__name__}). Check its data, engine, memory and disk by hand."
-    printable = "".join(each if each.isprintable() else "?" for each in str(error))
-    return printable[:_LONGEST_REASON]
+    return one_line(str(error))
