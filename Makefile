@@ -63,6 +63,10 @@ e2e: setup-main ## a consortium of real processes on loopback
 	$(PYTHON) -m pytest --durations=5 tests/direct/test_loopback.py tests/direct/test_committee.py tests/direct/test_hostile.py tests/direct/test_intruders.py tests/direct/test_hostile_state.py tests/flower/test_loopback.py
 
 hosts: setup-main ## docs/deploy.md's commands on hosts in network namespaces, with delay, loss, cuts and restarts
+	@if command -v ip >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get -qq update \
+	  && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends iproute2 >/dev/null; then :; \
+	else echo "iproute2 is missing and was not installed: the tests on hosts will be skipped"; fi
 	$(PYTHON) -m pytest --durations=5 tests/hosts
 
 crowd: setup-main ## a thousand members on one hub: memory, time per member, fifty rounds, connections that vanish
