@@ -60,10 +60,9 @@ def _multiply(a: Residues, right: Residues, modulus: int) -> Residues:
     """a·right mod modulus, where a is below the modulus, that below 2^62, and `right` below 2^50."""
     quotient = (a.astype(np.float64) * right.astype(np.float64) / modulus).astype(np.uint64)
     # The quotient is off by one at most. What is below zero wraps around, so of two candidates the smaller is right.
-    with np.errstate(over="ignore"):
-        remainder = a * right - quotient * np.uint64(modulus)
-        remainder = np.minimum(remainder, remainder + np.uint64(modulus))
-        reduced: Residues = np.minimum(remainder, remainder - np.uint64(modulus))
+    remainder = a * right - quotient * np.uint64(modulus)
+    remainder = np.minimum(remainder, remainder + np.uint64(modulus))
+    reduced: Residues = np.minimum(remainder, remainder - np.uint64(modulus))
     return reduced
 
 

@@ -144,8 +144,7 @@ class MemoryFile:
         weakref.finalize(self, os.close, self._descriptor)
 
     def written_by(self, save: Callable[[str], object]) -> bytes:
-        """Let `save` write to the path, and take the bytes out again."""
-        os.ftruncate(self._descriptor, 0)
+        """Let `save` write to the path, anew, and take the bytes out again."""
         save(self.path)
         data = os.pread(self._descriptor, os.fstat(self._descriptor).st_size, 0)
         os.ftruncate(self._descriptor, 0)

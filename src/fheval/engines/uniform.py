@@ -13,7 +13,7 @@ multiplied by. Where a is the hash of public data the key consists of b alone, a
 neither the library's own, slower expansion nor a transform: residues of evaluation form that are uniform belong to a
 polynomial that is uniform. The seed is 32 fresh bytes of the operating system for every ciphertext; two ciphertexts
 with one a would show the difference of their messages, so that no seed is derived from anything or kept. It is public,
-and expanded with AES-256 in counter mode under a key out of HKDF-SHA256, with every residue exactly uniform by
+and expanded with AES-256 in counter mode under a key out of HMAC-SHA256, with every residue exactly uniform by
 rejection. What is assumed of it is what FrodoKEM assumes of AES in the place of its uniform matrix: that a public key
 of the cipher, chosen at random, gives numbers that are no easier for an attacker than uniform ones. A sender that
 chooses its seed chooses a no more freely than by trying seeds.
@@ -30,7 +30,7 @@ import numpy.typing as npt
 from fheval import field
 from fheval.engines.parameters import Parameters
 from fheval.errors import EngineError
-from fheval.secrets import SEED_BYTES, Secret, SystemRandomness, derive, new_seed, residues
+from fheval.secrets import SEED_BYTES, Secret, Stream, SystemRandomness, expand, new_seed, residues
 
 ResidueTable = npt.NDArray[np.uint64]
 
@@ -115,5 +115,12 @@ def unseeded(payload: memoryview, parameters: Parameters, primes: Sequence[int])
 
 
 def _expanded(seed: bytes, parameters: Parameters, primes: Sequence[int]) -> ResidueTable:
-    stream = derive(Secret(seed), "engines/uniform part", parameters.fingerprint)
-    return np.stack([residues(stream, prime, parameters.ring) for prime in primes])
+    """A row of residues for each prime; what is not below its prime is drawn again, once in 10^8 tables."""
+    stream = Stream(expand(Secret(seed), "engines/uniform part", parameters.fingerprint))
+    limits = np.array(primes, dtype=np.uint64)[:, np.newaxis]
+    masks = np.array([(1 << prime.bit_length()) - 1 for prime in primes], dtype=np.uint64)[:, np.newaxis]
+    table = np.frombuffer(stream.draw(8 * len(primes) * parameters.ring), dtype="<u8").reshape(len(primes), -1) & masks
+    while (above := table >= limits).any():
+        rows, _ = np.nonzero(above)
+        table[above] = np.frombuffer(stream.draw(8 * len(rows)), dtype="<u8") & masks[rows, 0]
+    return table

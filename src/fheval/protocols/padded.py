@@ -259,6 +259,7 @@ class Aggregator(base.Aggregator):
         self.layout = self.lay_out(round_)
         require_keys(setup, len(self.layout.primes))
         self.circuits = padding.aggregator_circuits(engine, setup, self.layout.primes, self.layout.plan)
+        self._blinding: list[tuple[Residues, list[int]]] = []
         self.published: tuple[str, ...] = ()
         self.declared = padding.UploadSum(groups.declared_size(round_) if round_.groups else 0)
         self.uploads = self.layout.upload_sum()
@@ -278,9 +279,10 @@ class Aggregator(base.Aggregator):
     def play(self) -> Playing:
         """Ask for uploads, for the pads of those who came, and let the leader open the answer."""
         if not self.round.groups:
-            # With groups it is not known yet how many masks it will take.
+            # With groups it is not known yet how many masks it will take, and how many factors.
             for circuit in self.circuits:
                 circuit.prepare(self.rng)
+            self._blinding = self.draw_blinding()
         yield from self.gather()
         notice = self.close()
         pads = []
@@ -364,7 +366,7 @@ class Aggregator(base.Aggregator):
         ):
             raise self._misfit(self.round.leader)
         self.answer_now()
-        blinding = self.draw_blinding()
+        blinding, self._blinding = self._blinding or self.draw_blinding(), []
         ciphertexts = tuple(
             circuit.evaluate(each, sealed, *weights, self.rng)
             for circuit, each, sealed, weights in zip(self.circuits, self.factors(), pads, blinding, strict=True)

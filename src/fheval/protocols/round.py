@@ -250,12 +250,15 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
             chosen = [number for number, each in enumerate(kinds) if each == kind]
             mine = [self.readings[number] for number in chosen]
             lines = self._lines(table, mine[0])
-            lines = np.append(lines, np.full((len(lines), 1), one, dtype=lines.dtype), axis=1)
-            ends = np.cumsum([each.form.terms for each in mine] * 2)[:-1]
+            lines = np.concatenate([lines, np.full((len(lines), 1), one, dtype=lines.dtype)], axis=1)
             both = apply(_stacked((*(each.left for each in mine), *(each.right for each in mine))), lines)
-            parts = np.split(both, ends, axis=1)
-            for number, left, right in zip(chosen, parts[: len(mine)], parts[len(mine) :], strict=True):
+            # All left factors come first.
+            start, behind = 0, both.shape[1] // 2
+            for number, each in zip(chosen, mine, strict=True):
+                stop = start + each.form.terms
+                left, right = both[:, start:stop], both[:, behind + start : behind + stop]
                 factors[number] = (left.reshape(-1), right.reshape(-1))
+                start = stop
         lefts, rights = zip(*factors, strict=True)
         return np.concatenate(lefts), np.concatenate(rights)
 
@@ -585,6 +588,7 @@ class Verdict:
         return f"<Verdict over {len(self.roster)} parties>"
 
 
+@lru_cache
 def digits_within(width: Fraction) -> int:
     """The fewest decimals whose last unit is no wider.
 
