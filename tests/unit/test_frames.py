@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
+import runpy
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -405,3 +407,16 @@ def test_thresholds_that_leave_samples_out_are_refused() -> None:
         Counts.from_confusion(metric.confmat, metric.thresholds)
     with pytest.raises(InputError, match="two by two"):
         Counts.from_confusion(metric.confmat[0], metric.thresholds)
+
+
+def test_the_page_for_data_scientists_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pandas")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "data-scientists.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "page.py").write_text(code)
+    names = runpy.run_path("page.py")
+    pooled = [names["rows"](seed) for seed in (1, 2, 3)]
+    truth = roc_auc_score(*(np.concatenate([each[name] for each in pooled]) for name in ("died", "risk")))
+    row = names["result"].results[0]
+    assert row.value == pytest.approx(truth, abs=row.binning + row.precision)

@@ -48,6 +48,7 @@ CONTENTS = {
         "grids.md",
         "mean-of-aucs.md",
         "databases.md",
+        "flower.md",
         "deploy.md",
         "receipts.md",
         "reliability.md",

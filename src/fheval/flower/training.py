@@ -4,7 +4,7 @@
     fheval.flower.deposit(context, y_true, y_score, study=…)   # within @app.evaluate()
     strategy = fheval.flower.PrivateMetrics(FedAvg(), study)   # in the ServerApp
 
-See README.md for what changes in trust when the app itself holds the scores.
+docs/flower.md says what changes in trust when the app itself holds the scores.
 """
 
 from __future__ import annotations
@@ -91,9 +91,12 @@ class PrivateMetrics(Strategy):
     ) -> None:
         """Wrap a strategy.
 
-        `kit` is the aggregator's, which a trial brings along. `wait` is how many seconds vaults are given to prepare
-        what was just deposited, and `timeout` how long to wait for them at each stage.
+        `kit` is the aggregator's, which a trial brings along. With `every=k` only every k-th evaluation is followed by
+        a round. `wait` is how many seconds vaults are given to prepare what was just deposited, and `timeout` how long
+        to wait for them at each stage.
         """
+        if every < 1:
+            raise ConfigError(f"A round after every {every}-th evaluation cannot be. Let `every` be 1 or more.")
         if kit is None and not isinstance(study, Trial):
             raise ConfigError("A round needs the aggregator's kit. Name its directory.")
         self.strategy = strategy
