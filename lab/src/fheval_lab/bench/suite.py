@@ -171,12 +171,10 @@ def resample_ratios(engine: Engine, rows: int) -> list[Ratio]:
     name = f"200 resamples, 2 models, 3 groups, 10 parties with {rows:,} rows"
     seconds, rounded = resampled_round(engine, rows=rows)
     _, exact = resampled_round(engine, "exact", rows=rows)
-    # Seeds, which SEAL has, halve a ciphertext.
-    largest = 30 if engine.name == "seal" else 57
     return [
         _ratio(f"{name}: seconds of all roles", engine.name, [seconds], 10),
-        _ratio(f"{name}, exact: leader's MB", engine.name, [exact], largest),
-        _ratio(f"{name}, rounded: leader's MB", engine.name, [rounded], largest),
+        _ratio(f"{name}, exact: leader's MB", engine.name, [exact], 30),
+        _ratio(f"{name}, rounded: leader's MB", engine.name, [rounded], 30),
     ]
 
 
