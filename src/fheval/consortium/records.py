@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from hashlib import sha256
 from typing import Annotated
 
@@ -85,6 +86,11 @@ def _malformed(record: MemberRecord) -> ConfigError:
     return ConfigError(f"The record of {record.name} has a malformed certificate or key. Enrol the member again.")
 
 
+@lru_cache(maxsize=4)
+def _first_certificate(pem: bytes) -> x509.Certificate:
+    return certificates.read_certificates(pem, "The authority's certificate")[0]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrustAnchor:
     """What a member believes without proof: the authority's certificate and the key that signs policies."""
@@ -95,7 +101,7 @@ class TrustAnchor:
     _issued: dict[MemberRecord, tuple[datetime, datetime]] = field(default_factory=dict, init=False, repr=False)
 
     def authority(self) -> x509.Certificate:
-        return certificates.read_certificates(self.authority_pem, "The authority's certificate")[0]
+        return _first_certificate(self.authority_pem)
 
     def fingerprint(self) -> str:
         """One short text for both, to be compared over the telephone."""
@@ -104,6 +110,8 @@ class TrustAnchor:
 
     def check_issued(self, record: MemberRecord) -> None:
         """Refuse a record whose certificate is malformed, foreign, another's, or not made for signing."""
+        if record in self._issued:
+            return
         check_member_name(record.name)
         try:
             certificate = record.x509()
@@ -113,6 +121,7 @@ class TrustAnchor:
             raise _malformed(record) from None
         certificates.check_issuer(certificate, self.authority())
         certificates.check_member_use(certificate, record.name)
+        self._issued[record] = certificates.valid_together(self.authority(), certificate)
 
     def check_certificate(self, certificate: x509.Certificate, *, now: datetime) -> None:
         """Refuse a certificate that is foreign or, like the authority's own, not valid now."""
@@ -123,9 +132,7 @@ class TrustAnchor:
     def check_member(self, record: MemberRecord, *, now: datetime) -> None:
         """Refuse, in the name of the member, a record that cannot be trusted at this moment."""
         try:
-            if record not in self._issued:
-                self.check_issued(record)
-                self._issued[record] = certificates.valid_together(self.authority(), record.x509())
+            self.check_issued(record)
             start, end = self._issued[record]
             if not start <= now <= end:
                 certificates.check_dates(self.authority(), now=now)
