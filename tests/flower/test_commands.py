@@ -21,7 +21,7 @@ from fheval.cli import aggregator as aggregator_command
 from fheval.consortium import install_study
 from fheval.consortium.authority import load_authority
 from fheval.errors import ConfigError
-from fheval.flower.state import State
+from fheval.flower.state import Running, State
 from fheval.flower.supernode import node_config
 from fheval.study import Study
 from flower.parties import Parties, make_parties
@@ -149,6 +149,17 @@ def test_no_aggregator_is_up(fheval: Session, parties: Parties, tmp_path: Path) 
     done = evaluate(fheval, parties, tmp_path)
     assert (done.status, done.out) == (2, "")
     assert done.err.startswith("No aggregator is up in ")
+
+
+def test_status_is_not_known_over_flower(fheval: Session, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    done = fheval("aggregator", "status", "--state", state)
+    assert (done.status, state.exists()) == (2, False)
+    assert done.err.startswith("No aggregator is up in ")
+    State.at(state).write_running(Running(pid=1, port=9092, kit="hub"))
+    done = fheval("aggregator", "status", "--state", state)
+    assert done.status == 2
+    assert "runs over Flower" in done.err
 
 
 def test_a_member_is_no_aggregator(fheval: Session, parties: Parties, tmp_path: Path) -> None:

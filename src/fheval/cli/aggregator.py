@@ -111,9 +111,12 @@ def up(
 @app.command(epilog="Example: fheval aggregator status --state ./state --json -")
 def status(state: StateDirectory, json_target: options.Json = None) -> None:
     """Show who is connected since when, with which version and clock, and the last round."""
-    from fheval.direct.service import ask_status
+    from fheval.direct.service import SOCKET, ask_status
 
     check_target(json_target)
+    if not (state / SOCKET).exists():
+        State(state).read_running()  # where none is up at all, it says so
+        raise ConfigError(f"The aggregator in {state} runs over Flower. Who is connected is in SuperLink's own output.")
     found = ask_status(state)
     if json_target is not None:
         write_json(json_target, msgspec.to_builtins(found))
