@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import hmac
+
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from engine_roles import Roles, engine_named
 from fheval.engines import Engine, container, uniform, why_unavailable
@@ -109,6 +114,25 @@ def expanded(seed: bytes, plain_modulus: int = PARAMETERS.plain_modulus) -> np.n
     payload = memoryview(seed + bytes(8 * LIMBS * PARAMETERS.ring))
     _, part = uniform.unseeded(payload, bfv_linear(plain_modulus), PRIMES)
     return np.frombuffer(part, dtype="<u8").reshape(LIMBS, PARAMETERS.ring)
+
+
+def test_a_seed_expands_as_it_is_specified() -> None:
+    """HMAC-SHA256 of the labels, AES-256 in counter mode, 60 bits of eight bytes each: worked out once more."""
+    seed, usage, labelled = bytes(range(SEED_BYTES)), b"engines/uniform part", PARAMETERS.fingerprint.encode()
+    info = b"".join(b"s" + len(each).to_bytes(4, "big") + each for each in (usage, labelled))
+    key = hmac.digest(seed, b"fheval/1" + info + b"\x01", "sha256")
+    stream = Cipher(AES(key), CTR(bytes(16))).encryptor().update(bytes(8 * LIMBS * PARAMETERS.ring))
+    numbers = [int.from_bytes(stream[start : start + 8], "little") % 2**60 for start in range(0, len(stream), 8)]
+    assert expanded(seed).reshape(-1).tolist() == numbers
+
+
+def test_what_is_not_below_its_prime_is_drawn_again() -> None:
+    """Under moduli that half of all numbers exceed, which real primes are far from."""
+    moduli = [2**59 + 1, 2**59 + 3]
+    table = uniform._expanded(b"\1" * SEED_BYTES, PARAMETERS, moduli)
+    assert np.all(table < np.array(moduli, dtype=np.uint64)[:, np.newaxis])
+    boxes = np.bincount((table.reshape(-1) >> np.uint64(55)).astype(np.int64), minlength=16)
+    assert np.all(np.abs(boxes - 1024) < 7 * 32)
 
 
 def test_what_a_seed_expands_to_is_uniform_and_depends_on_everything() -> None:

@@ -43,8 +43,8 @@ _REFUSALS = (ValueError, RuntimeError, IndexError, OverflowError)
 _SIZE_FIELD = slice(8, 16)
 _HEAD_BYTES = 16
 _VERSION_BYTES = 5
-# What stands behind the version in what SEAL has compressed.
-_ZSTANDARD = 2
+# What stands behind the version in what SEAL writes: how it was compressed.
+_NOT_COMPRESSED, _ZSTANDARD = 0, 2
 
 
 @contextmanager
@@ -155,9 +155,11 @@ def _setting(parameters: Parameters) -> _Setting:
 
 def _residues(written: bytes | memoryview, *shape: int) -> ResidueTable:
     """The residues at the end of what SEAL has written; its bindings give them one by one."""
-    content = written[_HEAD_BYTES:]
-    if written[_VERSION_BYTES] == _ZSTANDARD:
+    content, compression = written[_HEAD_BYTES:], written[_VERSION_BYTES]
+    if compression == _ZSTANDARD:
         content = zstandard.ZstdDecompressor().decompressobj().decompress(content)
+    elif compression != _NOT_COMPRESSED:
+        raise EngineError("This SEAL does not compress with Zstandard. Install TenSEAL from its wheel.")
     return np.frombuffer(content[-8 * prod(shape) :], dtype="<u8").reshape(shape)
 
 
