@@ -52,19 +52,27 @@ class SmallCommittee(Committee):
 
 
 def compare_coalitions(prime: int, rounded: bool, rounds: int = ROUNDS) -> list[Likeness]:
-    """For each member as the honest one: the coalition's view of nothing and of much."""
+    """For each member as the honest one: the coalition's view of nothing and of much.
+
+    Of all pairs there is one line: the least likely one, and how likely it is that any of so many is as unlikely.
+    """
     found = []
     for honest in range(3):
         few, many = (_views(prime, rounded, honest, count, rounds) for count in (0, prime // 2))
-        kind = "rounded" if rounded else "exact"
-        found += [
+        prefix = f"member-{honest + 1}-honest-{'rounded' if rounded else 'exact'}-mod-{prime}"
+        single, pairs = (
+            [(same_distribution(few[name], many[name]), name) for name in few if (" " in name) is paired]
+            for paired in (False, True)
+        )
+        found += [Likeness(name=f"{prefix}-{name}", numbers=len(few[name]), chance=chance) for chance, name in single]
+        least, name = min(pairs)
+        found.append(
             Likeness(
-                name=f"member-{honest + 1}-honest-{kind}-mod-{prime}-{name}",
+                name=f"{prefix}-{name}, of {len(pairs)} pairs",
                 numbers=len(few[name]),
-                chance=same_distribution(few[name], many[name]),
+                chance=min(1.0, len(pairs) * least),
             )
-            for name in few
-        ]
+        )
     return found
 
 
