@@ -24,7 +24,8 @@ STUDY = (
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
     studies = {"committee": STUDY, "padded": PADDED}
-    with consortium(tmp_path_factory.mktemp("c"), MEMBERS, studies, transport="direct") as made:
+    policy = ("--releases-per-lineage", "100")
+    with consortium(tmp_path_factory.mktemp("c"), MEMBERS, studies, transport="direct", policy=policy) as made:
         yield made
 
 
@@ -65,9 +66,12 @@ def wait_for(running: Loopback, line: str, times: int) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("stage", ["offer", "submit", "pads", "mix", "open"])
+@pytest.mark.parametrize("stage", ["setup", "offer", "submit", "pads", "mix", "open", "broadcast"])
 def test_a_member_killed_at_a_stage_gives_no_second_answer_and_no_wrong_result(running: Loopback, stage: str) -> None:
     line = f"stage {stage}: answered"
+    if stage == "setup":
+        # So that new ones are made.
+        (running.root / "state" / "keys").unlink()
     before, starts = running.log("vault-birch").count(line), running.log("vault-birch").count("listens on")
     asked = running.ask("--study", "committee")
     wait_for(running, line, before + 1)

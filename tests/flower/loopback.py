@@ -265,11 +265,16 @@ def summary_of(asked: subprocess.Popen[str]) -> dict[str, Any]:
 
 @contextmanager
 def consortium(
-    root: Path, members: Sequence[str], studies: Mapping[str, str], *, transport: str = "flower"
+    root: Path,
+    members: Sequence[str],
+    studies: Mapping[str, str],
+    *,
+    transport: str = "flower",
+    policy: Sequence[str] = (),
 ) -> Iterator[Loopback]:
     """A consortium that runs, with these studies in TOML by name; with it ends everything that it has started."""
     made = Loopback(root, tuple(members), transport, studies=studies)
-    made.found()
+    made.found(policy=policy)
     try:
         made.start()
         yield made

@@ -199,6 +199,25 @@ def test_uploads_beyond_one_message_are_shown_in_parts(monkeypatch: pytest.Monke
     assert abs(Fraction(found) - right) <= Fraction(1, 20_000)
 
 
+def test_groups_are_those_of_padded_in_one_message_or_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(14)
+    hospitals = [
+        {
+            "y": rng.integers(0, 2, 200),
+            "s": rng.random(200),
+            "sex": rng.choice(["F", "M", "X"], 200, p=[0.5, 0.49, 0.01]),
+        }
+        for _ in range(4)
+    ]
+    asked: dict[str, Any] = {"label": "y", "score": "s", "group_column": "sex", "metrics": ["auc", "recall-gap@0.5"]}
+    asked |= {"decision_points": 20, "precision": "exact", "engine": CLEAR}
+    truth = fheval.evaluate(hospitals, protocol="padded", **asked).results
+    assert {row.value is None for row in truth} == {True, False}
+    assert fheval.evaluate(hospitals, protocol="committee", **asked).results == truth
+    monkeypatch.setattr("fheval.protocols.committee_numbers.MOST_SHOWN", 3000)
+    assert fheval.evaluate(hospitals, protocol="committee", **asked).results == truth
+
+
 # What members and parties refuse: each lie of an aggregator, told to the first member or to all
 
 
