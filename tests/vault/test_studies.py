@@ -222,7 +222,7 @@ def test_the_table_and_the_json_show_intervals(models: Trial) -> None:
         in shown
     )
     assert p_in_words(difference["p_value"], 40) in shown
-    assert "in brackets: 0.9 intervals" in shown
+    assert "in brackets: 90 % intervals" in shown
 
 
 # Resamples are the vault's own, once a round

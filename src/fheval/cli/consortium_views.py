@@ -8,8 +8,9 @@ from datetime import datetime, timezone
 import msgspec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.x509 import Certificate
+from rich import box
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from fheval.consortium import certificates
 from fheval.consortium.authority import Authority
@@ -97,15 +98,16 @@ def show_overview(found: Overview) -> None:
     if found.policy is None:
         console.print("No policy has been signed yet.")
     else:
-        rules = Table("policy", str(found.policy["version"]))
+        rules = Table("policy", str(found.policy["version"]), box=box.SIMPLE_HEAD)
         for rule, value in found.policy.items():
             if rule not in {"version", "members"}:
                 rules.add_row(rule.replace("_", " "), _shown(value))
         console.print(rules)
-    table = Table("name", "role", "certificate", "valid until", "in policy")
+    names = Column("name", overflow="fold")
+    table = Table(names, "role", "certificate", "valid until", "in policy", box=box.SIMPLE_HEAD)
     for entry in found.entries:
         in_policy = "" if entry.role == "aggregator" else _shown(entry.in_policy)
-        table.add_row(entry.name, entry.role, entry.state, entry.not_after, in_policy)
+        table.add_row(entry.name, entry.role, entry.state, entry.not_after.partition("T")[0], in_policy)
     console.print(table)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich import box
 from rich.console import RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from fheval.consortium import Kit
@@ -188,16 +188,16 @@ def rounds_table(history: Sequence[History]) -> RenderableType:
     """All rounds, for people."""
     if not history:
         return "No round has come yet."
-    table = Table("round", "began", "protocol", "parties", "state", "result", box=box.SIMPLE_HEAD)
+    whole = (Column(name, no_wrap=True) for name in ("round", "began"))
+    # Results are below what they came from, so that they have room on a terminal of 80 characters.
+    table = Table(*whole, "result", box=box.SIMPLE_HEAD)
     for each in history:
         roster = each.round.parties if each.verdict is None else each.verdict.roster
+        how = Text(f"{each.round.protocol}, {len(roster)} parties, {_state(each)}")
         table.add_row(
             f"{each.round.id[:_SHOWN_DIGITS]}…",
             f"{each.began:%Y-%m-%d %H:%M}",
-            each.round.protocol,
-            str(len(roster)),
-            _state(each),
-            _results(each),
+            Text("\n").join([how, *_results(each)]),
         )
     return table
 
@@ -211,16 +211,18 @@ def _state(each: History) -> str:
     return "aborted" if each.aborted is not None else "open"
 
 
-def _results(each: History) -> Text:
+def _results(each: History) -> list[Text]:
+    """A line for each number, whose name may look like rich's markup and is none."""
     if each.verdict is None:
-        return Text()
+        return []
     told = finish(each.study, each.verdict)
     lines = [row_line(each.round.protocol, row) for row in told.rows]
     confidence = each.study.interval
     if lines and confidence is not None:
         lines.append(f"in brackets: {100 * confidence:g} % intervals")
-    # Names of models may look like rich's markup.
-    return Text("\n".join(lines) + (" (verified)" if told.verified else ""))
+    if lines and told.verified:
+        lines.append("verified")
+    return [Text(line) for line in lines]
 
 
 def row_line(protocol: str, row: Row) -> str:
