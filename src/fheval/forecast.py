@@ -14,6 +14,9 @@ from fheval.study import DEFAULT_ROWS, Study
 # Beside which the rounds of a study are added up, where it names none.
 _DELTA = 1e-6
 
+# A fifth of the way from a model that guesses to one that knows: an AUC that is off by as much compares nothing.
+USELESS = 0.1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseForecast:
@@ -99,10 +102,15 @@ def error_in_words(study: Study, rows: int | None = None) -> list[str]:
     found = noise_forecast(study, rows)
     if found is None:
         return []
-    told = (
-        f"With {found.rows:,} rows, a fifth of them positive, expect an AUC to be off by {found.noise:.2g} for noise, "
-        f"by {found.binning:.1g} for binning, and by {found.sampling:.2g} for chance in the rows themselves."
-    )
-    if found.noise <= found.sampling:
-        return [told]
-    return [told, "Noise is the largest of these. A larger epsilon, more rows or fewer decision points would lower it."]
+    # The error is reckoned as if it were small. One of one half is no AUC at all.
+    noise = f"{found.noise:.2g}" if found.noise < 0.5 else "0.5 or more"
+    told = [
+        f"With {found.rows:,} rows, a fifth of them positive, and {len(study.grid)} decision points, expect an AUC to "
+        f"be off by {noise} for noise, by {found.binning:.1g} for binning, and by {found.sampling:.2g} for chance in "
+        "the rows themselves."
+    ]
+    if found.noise > found.sampling:
+        told.append("Noise is the largest of these. A larger epsilon or more rows would lower it.")
+    if found.noise > USELESS:
+        told.append("So much noise leaves nothing of an AUC: this study is useless as it is.")
+    return told

@@ -727,6 +727,9 @@ def _check_terms(study: Study) -> None:
             f"{study.protocol} computes one AUC a round. Use {others} for other metrics, models, classes, groups and "
             "intervals."
         )
+    if study.releases_counts and protocol.counts is None:
+        others = " or ".join(each.name for each in PROTOCOLS.values() if each.counts is not None)
+        raise StudyError(f"{study.protocol} has no release of counts. Use {others}, or ask for metrics.")
     if study.group_column is not None and study.release != "noisy-curve" and not protocol.groups:
         others = " or ".join(each.name for each in PROTOCOLS.values() if each.groups)
         raise StudyError(f"{study.protocol} has no way to leave out small groups. Use {others}, or ask for none.")

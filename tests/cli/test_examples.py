@@ -11,6 +11,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from runpy import run_path
+from textwrap import dedent
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -119,3 +122,26 @@ def test_it_runs_as_it_is_written(
     done = fheval(*words)
     assert (done.status, done.err) == (0, ""), (place, line, done.err)
     assert done.out
+
+
+PYTHON = [(page, dedent(block)) for page in PAGES for block in blocks(page, "python")]
+
+
+@pytest.mark.parametrize(("page", "block"), PYTHON, ids=[page for page, _ in PYTHON])
+def test_python_runs_as_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], page: str, block: str
+) -> None:
+    """With the arrays that a reader has of three parties, and the files of the page's command."""
+    monkeypatch.chdir(tmp_path)
+    for _, line in (each for each in EXAMPLES if each[0] == page):
+        write_data(shlex.split(line)[1:])
+    rng = np.random.default_rng(3)
+    arrays: dict[str, Any] = {f"labels_{party}": rng.integers(0, 2, ROWS) for party in "abc"}
+    arrays |= {f"scores_{party}": rng.random(ROWS) for party in "abc"}
+    Path("example.py").write_text(block)
+    run_path("example.py", arrays)
+    assert "0." in capsys.readouterr().out
+
+
+def test_pages_have_python() -> None:
+    assert {page for page, _ in PYTHON} >= {"README.md", "docs/index.md", "docs/metrics.md"}

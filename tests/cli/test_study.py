@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.session import Session
-from fheval.cli.study import message_sizes
+from fheval.cli.study import trial_of
 from fheval.study import Study
 
 FIVE = 'metrics = ["precision", "recall", "specificity", "npv", "accuracy"]\nleast_rows = 1000\nrounds = 1\n'
@@ -46,6 +46,8 @@ def test_the_contract_of_check(fheval: Session, tmp_path: Path) -> None:
     assert found["candidates"] < 1
     assert 1e-4 < found["precision_needed"] < 0.1
     assert all(isinstance(size, int) and size > 0 for size in found["bytes"].values())
+    assert all(found["seconds"][role] > 0 for role in ("party", "leader", "aggregator"))
+    assert "Time on this machine, with 3 parties" in fheval("study", "check", written(tmp_path, FIVE)).out
 
 
 def test_counts_are_an_informed_choice(fheval: Session, tmp_path: Path) -> None:
@@ -127,8 +129,15 @@ def test_a_trial_of_a_study_that_gives_more_than_it_says_is_refused(fheval: Sess
         'metrics = ["recall-gap"]\ngroup_column = "sex"\n',
         'metrics = ["brier"]\ngroup_column = "sex"\ngroups = ["F", "M"]\n',
         'metrics = ["concordance"]\ntarget_range = [0, 8]\ndecision_points = 20\n',
+        'metrics = ["dor@0.999", "lr+@0.001", "precision@0.99", "auc-i2"]\ndecision_points = 5\n',
+        'metrics = ["observed:10", "o/e:1", "expected:0.0101-0.0102"]\n',
+        'metrics = ["observed:3", "dor@0.999", "npv@0.2"]\nscores = "logit"\n',
+        'metrics = ["auc", "dor@7"]\ngrid = [9, 5, 1]\n',
+        'metrics = ["lr-@0.9"]\nclasses = ["a", "b", "c"]\n',
     ],
 )
 def test_messages_of_any_study_are_measured(tmp_path: Path, text: str) -> None:
-    sizes = message_sizes(Study.from_file(written(tmp_path, text)))
-    assert sizes["party_upload"] > 0
+    """With rows of which everything that is asked has a value."""
+    tried = trial_of(Study.from_file(written(tmp_path, text)))
+    assert tried.bytes["party_upload"] > 0
+    assert [row.error for row in tried.results if row.error] == []

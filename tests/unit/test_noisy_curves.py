@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from sklearn.isotonic import IsotonicRegression
 
 from fheval import Study, Table, evaluate
+from fheval.counting import bin_numbers
 from fheval.errors import ConfigError
 from fheval.evaluation import Result
 from fheval.evaluation.noisy_curves import Monotone, NoisyCurve, noisy_curve
+from fheval.forecast import error_in_words, noise_forecast
 from fheval.metrics.registry import parse_spec
 from fheval.privacy.sampling import DiscreteGaussian, DiscreteLaplace
 from fheval.secrets import Secret, SystemRandomness, derive
@@ -314,6 +316,7 @@ def test_a_cluster_of_more_rows_than_noise_hides_is_refused() -> None:
         ({"groups": ("F",)}, "says in which column they are"),
         ({"group_column": "sex", "groups": ("F", "F")}, "named twice"),
         ({"protocol": "paper-semi-honest"}, "computes one AUC a round"),
+        ({"protocol": "committee"}, "committee has no release of counts. Use padded or padded-verified"),
         ({"epsilon": 1e-5}, "Raise epsilon"),
         ({"interval": 1.5}, "confidence level"),
     ],
@@ -343,3 +346,37 @@ def test_the_number_of_decision_points_follows_the_declared_rows() -> None:
     assert len(stronger.grid) < chosen[2]
     assert len(Study.of(release="noisy-curve", epsilon=1.0, decision_points=33).grid) == 33
     assert len(Study.of(release="noisy-curve", epsilon=1.0, grid=[1.0, 0.5, 0.0]).grid) == 3
+
+
+# What is expected of a study before anybody counts
+
+
+@pytest.mark.parametrize(("rows_in_all", "epsilon"), [(1_000, 1.0), (10_000, 1.0), (10_000, 0.3)])
+def test_the_forecast_is_what_noise_does(rows_in_all: int, epsilon: float) -> None:
+    """On data such as it reckons with, and never too hopeful: it takes the worse of two models."""
+    study = Study.of(release="noisy-curve", epsilon=epsilon, minimum_cohort=5, least_rows=rows_in_all)
+    forecast, noise = noise_forecast(study), study.noise
+    assert forecast is not None
+    assert noise is not None
+    labels, scores = rows(0, rows_in_all, share=0.2)
+    width = study.histogram.width
+    counts = np.bincount(bin_numbers(study.grid, scores) + (width // 2) * (labels == 0), minlength=width)
+    stream = derive(Secret(bytes(32)), "forecast", rows_in_all, str(epsilon))
+    found = []
+    for _ in range(200):
+        shares = sum(noise.share(stream, width) for _ in range(5))
+        found.append(noisy_curve(study, WHERE, counts + shares, noise, 5).auc())
+    exact = noisy_curve(study, WHERE, counts, noise, 5).auc()
+    off = float(np.sqrt(np.mean((np.array(found) - exact) ** 2)))
+    assert forecast.noise / 2 < off < 1.2 * forecast.noise
+
+
+def test_a_useless_epsilon_is_seen_beforehand() -> None:
+    def told(epsilon: float) -> str:
+        return " ".join(error_in_words(Study.of(release="noisy-curve", epsilon=epsilon, least_rows=1_000)))
+
+    assert "useless" in told(0.1)
+    assert "by 0.5 or more for noise" in told(0.01)
+    assert "useless" not in told(1.0)
+    assert "Noise is the largest of these" in told(1.0)
+    assert "Noise is the largest of these" not in told(8.0)

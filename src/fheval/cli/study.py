@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from math import isinf
+from itertools import pairwise
+from math import isinf, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,11 +16,12 @@ from fheval.disclosure import disclosed_by, disclosure_in_words, study_in_words
 from fheval.errors import ConfigError
 from fheval.forecast import error_in_words, noise_forecast, noise_in_words, spent_in_words
 from fheval.protocols import DEFAULT_PROTOCOL, PROTOCOLS
-from fheval.report.wording import size
+from fheval.report.wording import duration, size
 from fheval.study import Study
 
 if TYPE_CHECKING:
     from fheval.counting import Table
+    from fheval.evaluation import Result
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -91,7 +93,7 @@ def check(
     engine: options.EngineName = None,
     json: options.Json = None,
 ) -> None:
-    """Say what a study gives away, and how large its messages are.
+    """Say what a study gives away, how large its messages are and how long a round takes.
 
     The exit status is 1 where a study that says it reveals ratios gives the counts behind them.
     """
@@ -99,14 +101,15 @@ def check(
     study = Study.from_file(file)
     with waiting(DISCLOSING, quiet=False):
         found = disclosed_by(study, rows)
-        sizes = message_sizes(study, engine)
+        tried = trial_of(study, engine)
     refused = found.reveals == "counts" and study.reveals == "ratios"
     if json is not None:
         content: dict[str, Any] = {
             "reveals": found.reveals,
             "candidates": None if isinf(found.candidates) else found.candidates,
             "precision_needed": found.precision_needed,
-            "bytes": sizes,
+            "bytes": tried.bytes,
+            "seconds": tried.seconds,
             "numbers": found.numbers,
             "rows": found.rows,
             "rounds": found.rounds,
@@ -116,11 +119,8 @@ def check(
             content["noise"] = asdict(forecast)
         write_json(json, content)
     if json != STANDARD_OUTPUT:
-        sent = ", ".join(f"{name.replace('_', ' ')} {size(count)}" for name, count in sizes.items())
-        said = [*noise_in_words(study), *spent_in_words(study), *error_in_words(study, rows)] or disclosure_in_words(
-            found
-        )
-        for sentence in (*said, f"Messages: {sent}."):
+        noise = [*noise_in_words(study), *spent_in_words(study), *error_in_words(study, rows)]
+        for sentence in (*(noise or disclosure_in_words(found)), *cost_in_words(tried)):
             typer.echo(sentence)
         if refused:
             typer.echo('It says that it reveals ratios. Change it, or say reveals = "counts" if all agree.', err=True)
@@ -137,11 +137,11 @@ def told_of(study: Study) -> tuple[str, ...]:
     return *study_in_words(study), *disclosure_in_words(found)
 
 
-def message_sizes(study: Study, engine: str | None = None) -> dict[str, int]:
-    """How large a round's messages are, measured on one with made-up rows: sizes do not depend on anybody's data.
+def trial_of(study: Study, engine: str | None = None) -> Result:
+    """A round with a few made-up rows, for what it sends and how long it takes: neither depends on anybody's data.
 
-    All groups that the study names are published in it. Where they are found in the data, those that a round has come
-    on top; where they are compared, two are taken.
+    (But for a party, which reads and counts its rows before a round.) All groups that the study names are published in
+    it. Where they are found in the data, those that a round has come on top; where they are compared, two are taken.
     """
     import msgspec
 
@@ -151,28 +151,48 @@ def message_sizes(study: Study, engine: str | None = None) -> dict[str, int]:
     column = study.group_column if groups else None
     small = msgspec.structs.replace(study, least_rows=None, minimum_group=1, group_column=column, groups=groups)
     parties = [made_up_rows(small) for _ in range(study.minimum_cohort)]
-    return evaluate_study(small, parties, engine=engine).bytes
+    return evaluate_study(small, parties, engine=engine)
+
+
+def cost_in_words(tried: Result) -> list[str]:
+    """What a round sends, and how long everyone works on it."""
+    sent = ", ".join(f"{name.replace('_', ' ')} {size(count)}" for name, count in tried.bytes.items())
+    roles = (role for role in tried.seconds if role in ("party", "leader", "member", "aggregator"))
+    took = ", ".join(f"{role} {duration(tried.seconds[role])}" for role in roles)
+    return [
+        f"Messages: {sent}.",
+        f"Time on this machine, with {tried.parties} parties and few rows: {took}. "
+        "Counting its rows takes a party longer, before the round.",
+    ]
 
 
 def made_up_rows(study: Study) -> Table:
-    """A few rows that a study can be asked about."""
+    """A few rows of which all that a study asks has a value."""
     from fheval.counting import Table
 
-    count = 2 * max(1, len(study.classes))
-    labels: list[Any] = [0, 1] * (count // 2)
-    scores: Any = [0.25, 0.75] * (count // 2)
+    places = _places(study)
+    labels: list[Any] = [label for label in study.classes or (0, 1) for _ in places]
+    scores: list[Any] = [[place] * len(study.classes) if study.classes else place for place in places]
+    scores *= len(labels) // len(places)
     if study.target_range is not None and any(spec.metric.targets for spec in study.specs):
         low, high = study.target_range
         # Times of events have scores beside them, and other true values have predictions of their kind.
-        if any(statistic.task == "survival" for statistic in study.statistics()):
-            labels = [(low + high) / 2, high] * (count // 2)
-        else:
-            labels = scores = [low, high] * (count // 2)
-    if study.classes:
-        labels = [*study.classes, *study.classes]
-        scores = [[0.25 + 0.5 * (label == each) for each in study.classes] for label in labels]
+        survival = any(statistic.task == "survival" for statistic in study.statistics())
+        labels, scores = ([(low + high) / 2, high], [0.25, 0.75]) if survival else ([low, high], [low, high])
     times = max(1, len(study.groups))
-    labels, scores, count = labels * times, scores * times, count * times
+    labels, scores, count = labels * times, scores * times, len(labels) * times
     groups = [study.groups[number * times // count] for number in range(count)] if study.groups else None
     clusters = [str(number) for number in range(count)] if study.by_cluster else None
     return Table.of(labels, dict.fromkeys(study.models, scores), groups=groups, clusters=clusters)
+
+
+def _places(study: Study) -> list[float]:
+    """Scores in every band of probability, and on both sides of every threshold, that a study asks about."""
+    bands = [spec.name.partition(":")[2].partition("-") for spec in study.specs]
+    ends = [float(end) for low, dash, high in bands if dash for end in (low, high)]
+    ends += [tenth / 10 for tenth in range(11)]
+    if study.grid.scores == "logit":
+        ends = [log(end / (1 - end)) for end in ends if 0 < end < 1]
+    marks = sorted({*ends, *(study.inputs(spec).cut for spec in study.specs if spec.threshold is not None)})
+    places = [(low + high) / 2 for low, high in pairwise(marks)]
+    return places if study.grid.scores == "probability" else [marks[0] - 1, *places, marks[-1] + 1]

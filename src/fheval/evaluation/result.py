@@ -424,8 +424,12 @@ def _binning_errors(
     study: Study, ratios: Mapping[tuple[Spec, Slice], Fraction | float | None]
 ) -> dict[tuple[Spec, Slice], float | None]:
     """The binning errors, each with half a width of the release's rounding, by which it may have come out too small."""
-    rounding = (study.precision or 0.0) / 2
-    return {each: None if ratio is None else max(float(ratio), 0.0) + rounding for each, ratio in ratios.items()}
+    # In fractions, so that decimals stay as short as they are.
+    rounding = Fraction(str(study.precision or 0)) / 2
+    return {
+        each: None if ratio is None else float(max(Fraction(ratio), Fraction()) + rounding)
+        for each, ratio in ratios.items()
+    }
 
 
 def _estimate(study: Study, spec: Spec, parties: int, ratios: Ratios) -> Estimate:

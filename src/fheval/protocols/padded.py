@@ -139,8 +139,8 @@ class SlotLayout:
         ):
             if needed > most:
                 raise CapacityError(
-                    f"The batch takes {needed:,} {what}, and a round has room for {most:,}. "
-                    "Ask for fewer decision points, resamples, groups or metrics at once."
+                    f"The batch takes {needed:,} {what}, and a round has room for {most:,}: {most / needed:.0%} of it. "
+                    "Ask for fewer decision points, resamples, models, groups or metrics at once."
                 )
 
     def reading(self: AnyLayout, round_: Round, groups: Sequence[str]) -> AnyLayout:

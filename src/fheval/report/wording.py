@@ -148,7 +148,7 @@ def binning_in_words(result: Result) -> str | None:
     return (
         f"Scores were counted at {result.decision_points:,} decision points: the AUC of the scores themselves lies "
         f"within ± {max(known):.1g} of the one shown, which is more than the rounding. Use more decision points, or a "
-        "grid that has more of them where the scores are."
+        "grid that has more of them where the scores are. Equal scores count in this as if they might differ."
     )
 
 
