@@ -1,8 +1,8 @@
 """Intervals cover the truth as often as they say, and are those of a bootstrap of the pooled data.
 
 Six times 400 studies of ten parties with 200 rows each: scores of the classes are normal, d standard deviations apart,
-and passed through a sigmoid, so that the AUC of the population is Φ(d/√2). Forty decision points, 200 resamples, an
-interval of 95 %. Everything comes from six seeds, so that the outcome does not change from run to run. Chance alone
+and passed through a sigmoid, so that the AUC of the population is Φ(d/√2). Forty even decision points, 200 resamples,
+an interval of 95 %. Everything comes from six seeds, so that the outcome does not change from run to run. Chance alone
 moves the coverage in 400 studies by 1.1 percentage points, and in all 2,400 by 0.4.
 """
 
@@ -33,7 +33,7 @@ LEVEL = 0.95
 DISTANCE = 1.2
 TRUTH = NormalDist().cdf(DISTANCE / 2**0.5)
 
-STUDY = Study.of(decision_points=40, replicates=REPLICATES, interval=LEVEL)
+STUDY = Study.of(decision_points=40, grid="even", replicates=REPLICATES, interval=LEVEL)
 
 Rows = tuple[NDArray[np.int64], NDArray[np.float64]]
 
