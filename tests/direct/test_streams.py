@@ -72,9 +72,7 @@ def test_an_exchange_reaches_every_vault(made: Consortium) -> None:
     assert any("Connected" in line for line in made.said["alder"])
 
 
-def test_a_member_that_comes_back_is_asked_again(made: Consortium) -> None:
-    """The reply is lost with the stream; the same bytes go out again when the member is back."""
-
+def test_a_member_that_comes_late_is_asked(made: Consortium) -> None:
     async def play() -> dict[str, bytes]:
         async with made.hub() as (hub, port), made.relays(port, NAMES[:2]):
             late = asyncio.create_task(hub.exchange(made.exchange(), 20))
@@ -84,6 +82,33 @@ def test_a_member_that_comes_back_is_asked_again(made: Consortium) -> None:
                 return await late
 
     assert asked(asyncio.run(play())) == sorted(NAMES)
+
+
+def test_a_member_whose_stream_breaks_is_asked_again(tmp_path: Path) -> None:
+    """The reply is lost with the stream; the same bytes go out again when the member is back."""
+    tmp_path.chmod(0o700)
+    made = make_consortium(tmp_path)
+    heard: list[bytes] = []
+    broken = threading.Event()
+
+    def handle(data: bytes) -> bytes:
+        heard.append(data)
+        broken.wait(10)
+        return b"answer"
+
+    async def play() -> dict[str, bytes]:
+        async with made.hub() as (hub, port), made.relays(port, NAMES[:1]):
+            await hub.present(frozenset(NAMES[:1]), 10)
+            late = asyncio.create_task(hub.exchange(made.exchange(names=NAMES[:1]), 20))
+            while not heard:
+                await asyncio.sleep(0.01)
+            hub.streams["alder"].ended.set()
+            broken.set()
+            return await late
+
+    with made.vault("alder", handle):
+        assert asyncio.run(play()) == {"alder": b"answer"}
+    assert heard == [b"hello", b"hello"]
 
 
 def test_a_vault_that_comes_late_is_asked_again(tmp_path: Path) -> None:
@@ -588,9 +613,9 @@ def test_who_comes_back_is_sent_what_it_is_owed(tmp_path: Path) -> None:
         service = Service(tmp_path / "hub", state)
         async with made.listening(service.hub) as port, made.relays(port, NAMES[:2]):
             deadline = time.monotonic() + 30
-            while owed.members() != {"cedar"} and time.monotonic() < deadline:
+            while owed_file(state).members() != {"cedar"} and time.monotonic() < deadline:
                 await asyncio.sleep(0.05)
-            return owed.members()
+            return owed_file(state).members()
 
     with ExitStack() as stack:
         for name in NAMES:

@@ -82,6 +82,15 @@ def test_what_it_says_about_a_round(fheval: Session, parties: Parties, carried: 
     ]
 
 
+def test_it_names_who_has_not_confirmed(
+    fheval: Session, parties: Parties, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = msgspec.structs.replace(SUMMARY, unconfirmed=("member-000",))
+    monkeypatch.setattr(aggregator_command, "carry_out", lambda *_: summary)
+    lines = evaluate(fheval, parties, tmp_path).out.splitlines()
+    assert "Not confirmed by member-000, who get the outcome when they are back." in lines
+
+
 def test_json_has_everything_but_a_result(fheval: Session, parties: Parties, carried: Carried, tmp_path: Path) -> None:
     done = evaluate(fheval, parties, tmp_path, "--json", "-")
     expected = msgspec.json.decode(msgspec.json.encode(SUMMARY))

@@ -5,8 +5,9 @@
     python -m fuzz.schedules --faults 0.03 --scripts 1000    # nothing but lost and repeated messages, at this rate
 
 A script is a list of operations that its seed gives: evaluations over a network that loses requests and replies,
-repeats and delays them; members that vanish, come back, restart or change their data, clocks that jump, a hub that is
-started anew in the middle of a round. In the end everything is healed, and what is owed is delivered. What must hold:
+repeats and delays them; members that vanish, come back, restart or change their data, disks that are full for a while,
+clocks that jump, a hub that is started anew in the middle of a round. In the end everything is healed, and what is owed
+is delivered. What must hold:
 
 - nothing raises but errors of ours, and nothing takes above ten seconds;
 - a round ends in a result that is the pooled truth over its roster within the study's precision, or in none;
@@ -15,12 +16,14 @@ started anew in the middle of a round. In the end everything is healed, and what
 - an evaluation that gave a result has cost nobody in its roster more than one release, once all are back;
 - whoever has spent a release has an outcome for it, unless the round went on without its upload, or somebody who could
   open it had already helped to when the hub stopped or that member vanished;
-- whoever is owed an outcome has it.
+- whoever is in the roster of a round that somebody has an outcome of has it as well, unless that one had only just
+  opened it when it vanished or the hub stopped; and nothing is owed any more.
 """
 
 from __future__ import annotations
 
 import argparse
+import errno
 import gc
 import logging
 import os
@@ -39,12 +42,14 @@ from operator import add
 from pathlib import Path
 from random import Random
 
+from fheval.aggregator import owed as owed_module
 from fheval.aggregator.conductor import Report, drive
 from fheval.aggregator.orders import deliver
 from fheval.aggregator.owed import OwedFile
 from fheval.aggregator.round_in_play import EpochKeys, Exchange
 from fheval.consortium import Kit, Policy, load_kit
 from fheval.consortium.authority import create_authority
+from fheval.consortium.files import replace_private
 from fheval.counting import Counts, Grid, count_file
 from fheval.engines import Engine, load_engine
 from fheval.errors import FhevalError
@@ -100,8 +105,27 @@ class Member:
     rows: int = 0
     seed: int = 0
     away: int = 0
+    full: int = 0
     uploads: dict[str, int] = field(default_factory=dict)
     void: set[str] = field(default_factory=set)
+
+
+@dataclass
+class HubDisk:
+    """The disk of the hub, whose next writes may fail for want of room; something may be in memory only then."""
+
+    full: int = 0
+    in_memory_only: bool = False
+
+    def replace(self, path: Path, content: bytes) -> None:
+        self.in_memory_only = self.full > 0
+        if self.full:
+            self.full -= 1
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace_private(path, content)
+
+
+HUB_DISK = HubDisk()
 
 
 class World(Trial):
@@ -111,13 +135,24 @@ class World(Trial):
         super().__init__(folder, consortium, engine)
         self.members = {name: Member(Clock()) for name in names}
         self.counted: dict[tuple[str, int], Counts] = {}
-        self.owed = OwedFile(folder / "owed")
         self.keys: EpochKeys | None = None
+        HUB_DISK.full, HUB_DISK.in_memory_only = 0, False
+        self.start_hub()
         self.rosters: list[tuple[str, ...]] = []
+
+    def start_hub(self) -> None:
+        """A hub that knows what is on disk, and nothing else."""
+        self.keys, self.owed = None, OwedFile(self.folder / "owed")
+
+    def make_room(self, name: str, *, room: bool = True) -> None:
+        """Let a member's disk have room, or none beyond what it has."""
+        if name in self.vaults:
+            self.ledgers[name]._file.execute(f"PRAGMA max_page_count = {1073741823 if room else 1}")
 
     def start(self, *names: str) -> None:
         for name in names or tuple(self.members):
             self.stop(name)
+            self.members[name].full = 0
             clock = self.members[name].clock
             kit = _kit(self.consortium.path(name))
             self.ledgers[name] = Ledger.open(self.ledger_path(name))
@@ -208,6 +243,10 @@ class Script:
         """Hand a request to a vault, and note in the model what its answer means."""
         if name not in self.world.vaults:
             return None
+        member = self.world.members[name]
+        if member.full:
+            member.full -= 1
+            self.world.make_room(name, room=not member.full)
         began, at = time.process_time(), time.monotonic()
         reply = self.world.vaults[name].handle(data)
         taken, wall = time.process_time() - began, time.monotonic() - at
@@ -238,6 +277,9 @@ class Script:
             self.done["clock"] += 1
             jump = self.draw.choice((-300, -5, 5, 300, 7200))
             self.world.members[name].clock.now += timedelta(seconds=jump)
+        elif chance < self.faults * 0.75:
+            self.done["full disk"] += 1
+            self.world.members[name].full = self.draw.choice((2, 4, 9))
 
     # Operations
 
@@ -265,7 +307,7 @@ class Script:
         except HubStopped:
             self.say("the hub stopped in the middle of a round")
             self.done["hub stopped"] += 1
-            world.keys = None
+            world.start_hub()
         except FhevalError as error:
             self.done["evaluations without a result"] += 1
             self.say(f"no result: {error}")
@@ -284,8 +326,12 @@ class Script:
         def carry(asked: Exchange) -> dict[str, bytes]:
             nonlocal left
             left -= 1
-            if not left:
+            # Its operator was told to make room first.
+            if left <= 0 and not HUB_DISK.in_memory_only:
                 raise HubStopped
+            if not self.only_messages and self.draw.random() < self.faults / 4:
+                self.done["full disk of the hub"] += 1
+                HUB_DISK.full = self.draw.choice((1, 2, 6))
             return self.carry(asked)
 
         return carry
@@ -295,11 +341,15 @@ class Script:
         return len(member.uploads.keys() - member.void)
 
     def _at_most_one(self, report: Report, before: dict[str, int]) -> None:
-        """An attempt that waits for the word of a leader that has vanished costs its releases until it is back."""
+        """An attempt that waits for the word of a leader that has vanished costs its releases until it is back.
+
+        So does one that is void, for whoever has not heard of it yet.
+        """
         waiting = [each.round for each in report.attempts if each.failure is not None and not each.void]
         self.done["attempts that wait for a leader's word"] += len(waiting)
         for name in report.roster:
-            if self._net(name) - before[name] > 1 + len(waiting):
+            untold = [each for each, stage, _ in self.world.owed.to({name}) if stage is Stage.VOIDED]
+            if self._net(name) - before[name] > 1 + len(waiting) + len(untold):
                 raise Broken(f"{name} spent {self._net(name) - before[name]} releases on one result")
 
     def _begun_to_open(self, round_id: str) -> bool:
@@ -310,6 +360,12 @@ class Script:
                 self.say(f"{name} had begun to open {round_id[:6]}")
                 return True
         return False
+
+    def _told(self, round_id: str) -> bool:
+        """Whether anybody was sent what a round came to, or opened it at the last stage."""
+        last = PROTOCOLS[self.study.protocol].steps[-1].stage.value
+        found = "SELECT 1 FROM stages WHERE round = ? AND stage = ?"
+        return any(ledger._rows(found, round_id, last) for ledger in self.world.ledgers.values())
 
     @property
     def unopened(self) -> frozenset[Stage]:
@@ -350,9 +406,11 @@ class Script:
             self.world.start(name)
 
     def do_hub(self) -> None:
+        if HUB_DISK.in_memory_only:
+            return
         self.say("the hub starts anew")
         self.done["hub restarted"] += 1
-        self.world.keys = None
+        self.world.start_hub()
 
     def do_deliver(self) -> None:
         deliver(self.world.owed, sorted(self.world.vaults), self.carry)
@@ -362,11 +420,13 @@ class Script:
     def heal(self) -> None:
         """Everybody is there, nothing is lost any more, clocks are right; what is owed is delivered."""
         self.faults = 0.0
+        HUB_DISK.full = 0
         for name, member in self.world.members.items():
-            member.away = 0
+            member.away = member.full = 0
             self.healed_clock(member)
             if name not in self.world.vaults:
                 self.world.start(name)
+            self.world.make_room(name)
         for late in self.late:
             self.ask(*late)
         self.late.clear()
@@ -379,6 +439,7 @@ class Script:
     def check(self) -> None:
         world = self.world
         outcomes: dict[str, dict[str, float | None]] = {}
+        rosters: dict[str, tuple[str, ...]] = {}
         for name in world.members:
             ledger = world.ledgers[name]
             counted = ledger.releases(f"of-{name}")
@@ -387,15 +448,19 @@ class Script:
             if ledger.rounds_of(self.study.hash()) > self.study.rounds:
                 raise Broken(f"{name} answered more rounds than the study has")
             for round_id, verdict in ledger._rows("SELECT round, verdict FROM endings"):
-                held = outcomes.setdefault(round_id, {})
-                held[name] = self._checked(name, round_id, verdict_from_bytes(verdict))
+                held, known = outcomes.setdefault(round_id, {}), verdict_from_bytes(verdict)
+                held[name] = self._checked(name, round_id, known)
+                rosters[round_id] = known.roster
         for round_id, held in outcomes.items():
             values = [value for value in held.values() if value is not None]
             if values and (len(values) < len(held) or max(values) - min(values) > (self.study.precision or TOLERANCE)):
                 raise Broken(f"different outcomes of {round_id}: {held}")
+            without = set(rosters[round_id]).difference(held)
+            if without and self._told(round_id) and self._may_be_delivered():
+                raise Broken(f"{', '.join(sorted(without))} never heard what {round_id} came to")
         self._account_for_releases(outcomes)
         for round_id, stage, requests in world.owed.to(world.members):
-            refused = stage is Stage.VOID and self._begun_to_open(round_id)
+            refused = stage in (Stage.VOID, Stage.VOIDED) and self._begun_to_open(round_id)
             if self._may_be_delivered() and not refused:
                 raise Broken(f"owed for ever: {sorted(requests)}, {stage.value} of {round_id}")
 
@@ -530,7 +595,8 @@ def main() -> int:
     parser.add_argument("--faults", type=float)
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
-    logging.disable(logging.WARNING)
+    logging.disable(logging.ERROR)
+    owed_module.replace_private = HUB_DISK.replace  # type: ignore[attr-defined]
     # Whoever ends a long campaign wants to know how far it came.
     told: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: told.append(number))

@@ -273,7 +273,7 @@ def kits(folder: Path, draw: Random) -> Iterator[Case]:
         kept.write_bytes(data)
         yield data, partial(kept_keys, kept, policy=b"")
         yield data, partial(kept_rosters, kept, b"")
-        yield data, OwedFile(kept).members
+        yield data, partial(OwedFile, kept)
 
 
 def _study() -> Study:

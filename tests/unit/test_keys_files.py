@@ -154,3 +154,25 @@ def test_a_missing_directory_and_that_of_another_user_are_refused(
     monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
     with pytest.raises(ConfigError, match="belongs to user id"):
         files.check_private_directory(folder)
+
+
+def test_a_file_that_is_replaced_is_on_disk_before_its_name_and_its_name_before_anything_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a power cut may leave an empty file under the name, or the older one."""
+    done: list[str] = []
+    fsync, rename = os.fsync, Path.replace
+
+    def synced(descriptor: int) -> None:
+        kind = "folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"
+        done.append(f"{kind} on disk")
+        fsync(descriptor)
+
+    def renamed(path: Path, target: Path) -> Path:
+        done.append("renamed")
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", renamed)
+    files.replace_private(tmp_path / "k", b"new")
+    assert done == ["file on disk", "renamed", "folder on disk"]

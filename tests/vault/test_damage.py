@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -12,6 +14,8 @@ from types import SimpleNamespace
 import pytest
 
 from cli.session import Session
+from fheval.aggregator.conductor import drive
+from fheval.aggregator.round_in_play import Exchange
 from fheval.cli import vault
 from fheval.counting import Grid
 from fheval.errors import ConfigError
@@ -24,7 +28,7 @@ from fheval.protocols.base import Stage
 from fuzz.ledgers import MEMBER, State, attack, make_state
 from keys_consortium import NOW
 from vault.requests import a_party, played_until
-from vault.trial import Trial
+from vault.trial import NAMES, PicksTheFirst, Trial, Wire
 
 
 @pytest.fixture(autouse=True)
@@ -199,6 +203,35 @@ def test_an_error_on_a_disk_that_is_full_is_for_want_of_room(
     file = SqliteFile(Failing(error), trial.ledger_path(MEMBER), "ledger")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="The disk is full"), file.transaction():
         pass
+
+
+def nothing_left(_path: Path) -> SimpleNamespace:
+    return SimpleNamespace(f_bavail=sqlite_file.LEAST_ROOM - 1, f_frsize=1)
+
+
+def failing(*_: object) -> None:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+
+@pytest.mark.parametrize(("what", "how"), [("statvfs", nothing_left), ("fsync", failing)])
+def test_whoever_cannot_write_is_absent_before_anybody_uploads(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch, what: str, how: Callable[..., object]
+) -> None:
+    """A leader with a full disk would otherwise cost all others a release."""
+    wire = Wire(trial)
+
+    def meddle(asked: Exchange, name: str, data: bytes) -> bytes:
+        if asked.stage is Stage.HELLO and name == "alder":
+            monkeypatch.setattr(os, what, how)
+        else:
+            monkeypatch.undo()
+        return data
+
+    wire.meddle = meddle
+    report = drive(trial.conduct(trial.study(), PicksTheFirst()), wire)
+    assert report.attempts[0].leader == "alder"
+    assert report.roster == NAMES[1:]
+    assert [trial.ledgers[name].releases(f"of-{name}") for name in NAMES] == [0, 1, 1, 1, 1]
 
 
 def test_a_vault_without_memory_refuses_and_answers_later(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,8 +17,9 @@ from fheval.aggregator.conductor import Report, drive
 from fheval.aggregator.orders import deliver
 from fheval.aggregator.owed import Owed, OwedFile
 from fheval.aggregator.round_in_play import Exchange, RoundInPlay
-from fheval.errors import FhevalError
+from fheval.errors import ConfigError, FhevalError
 from fheval.party.messages import REFUSAL
+from fheval.party.sqlite_file import LEAST_ROOM
 from fheval.protocols import PROTOCOLS
 from fheval.protocols.base import Stage
 from vault.trial import ALL, NAMES, PADDED, PicksTheFirst, Trial, Wire
@@ -187,6 +191,22 @@ def test_a_refusal_settles_nothing(trial: Trial, file: OwedFile) -> None:
     assert file.members() == {"maple"}
 
 
+def test_a_member_without_room_for_it_hears_later_that_a_round_is_void(trial: Trial, file: OwedFile) -> None:
+    """Found by a script: its refusal was taken for that of a member that had never uploaded."""
+    wire = Wire(trial)
+
+    def carry(asked: Exchange) -> dict[str, bytes]:
+        refusing = {"alder"} if asked.stage is Stage.PADS else {"maple"} if asked.stage is Stage.VOIDED else set()
+        others = {name: body for name, body in asked.requests.items() if name not in refusing}
+        return wire(replace(asked, requests=others)) | dict.fromkeys(refusing, REFUSAL)
+
+    with pytest.raises(FhevalError):
+        drive(trial.conduct(trial.study(), PicksTheFirst(), owed=file, attempts=1), carry)
+    assert ([spent(trial, name) for name in NAMES], file.members()) == ([0, 0, 0, 0, 1], {"maple"})
+    deliver(file, NAMES, Wire(trial))
+    assert ([spent(trial, name) for name in NAMES], file.members()) == ([0] * 5, set())
+
+
 def test_what_is_owed_is_not_kept_for_ever(trial: Trial, file: OwedFile, monkeypatch: pytest.MonkeyPatch) -> None:
     wire = Wire(trial, lose=lambda asked, name: asked.stage is Stage.BROADCAST and name == "maple")
     evaluated(trial, wire, file)
@@ -199,6 +219,53 @@ def test_what_is_owed_is_not_kept_for_ever(trial: Trial, file: OwedFile, monkeyp
 def test_a_damaged_file_is_an_empty_one(file: OwedFile, folder: Path) -> None:
     (folder / "owed").write_bytes(b"\xc1 nothing")
     assert file.members() == set()
+
+
+def full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("room", [0, LEAST_ROOM - 1])
+def test_nobody_uploads_where_the_hub_has_no_room_for_what_it_would_owe(
+    trial: Trial, file: OwedFile, folder: Path, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if room:
+        found, left = os.statvfs, SimpleNamespace(f_bavail=room, f_frsize=1)
+        monkeypatch.setattr(os, "statvfs", lambda path: left if path == folder else found(path))
+    else:
+        monkeypatch.setattr(owed_module, "replace_private", full)
+    with pytest.raises(ConfigError, match=r"The disk is full, and .*owed was not written"):
+        drive(trial.conduct(trial.study(), PicksTheFirst(), owed=file), Wire(trial))
+    assert [spent(trial, name) for name in NAMES] == [0] * 5
+    assert file.members() == set()
+
+
+@pytest.mark.parametrize("protocol", ALL)
+def test_a_hub_whose_disk_fills_up_in_a_round_tells_everybody_all_the_same(
+    trial: Trial, file: OwedFile, protocol: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = PROTOCOLS[protocol].steps[-1].stage
+    wire = Wire(trial)
+
+    def carry(asked: Exchange) -> dict[str, bytes]:
+        if asked.stage is Stage.SUBMIT:
+            monkeypatch.setattr(owed_module, "replace_private", full)
+        replies = wire(asked)
+        return {name: reply for name, reply in replies.items() if (asked.stage, name) != (last, "maple")}
+
+    report = drive(trial.conduct(trial.study(protocol), PicksTheFirst(), owed=file), carry)
+    assert report.confirmed == NAMES[:-1]
+    assert file.members() == {"maple"}
+    monkeypatch.undo()
+    deliver(file, NAMES, Wire(trial))
+    assert OwedFile(folder / "owed").members() == set()
+    assert [spent(trial, name) for name in NAMES] == [1] * 5
+
+
+def test_a_file_that_cannot_be_read_is_no_empty_one(folder: Path) -> None:
+    (folder / "owed").mkdir()
+    with pytest.raises(ConfigError, match=r"owed cannot be used"):
+        OwedFile(folder / "owed")
 
 
 def test_nobody_uploads_where_too_few_are_there(trial: Trial, file: OwedFile) -> None:

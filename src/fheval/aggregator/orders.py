@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,6 +21,8 @@ from fheval.errors import FhevalError, TransportError
 from fheval.protocols import PROTOCOLS
 from fheval.secrets import SystemRandomness
 from fheval.version import __version__
+
+_log = logging.getLogger("fheval.hub")
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,10 +132,18 @@ class Post:
         return replies
 
 
-def carry_out(order: Order, kit: AggregatorKit, members: Sequence[str], post: Post, keys: Path) -> Summary:
+def carry_out(
+    order: Order,
+    kit: AggregatorKit,
+    members: Sequence[str],
+    post: Post,
+    keys: Path,
+    owed: OwedFile | None = None,
+) -> Summary:
     """One evaluation among the members that are there, and what the operator is told of it.
 
-    `keys` is the file in which the epoch's public keys wait for the next round; beside it are the rosters so far.
+    `keys` is the file in which the epoch's public keys wait for the next round; beside it are the rosters so far, and
+    what members are `owed`.
     """
     start = time.monotonic()
     policy, study, engine = kit.policy, kit.study(order.study), load_engine(order.engine)
@@ -141,14 +152,18 @@ def carry_out(order: Order, kit: AggregatorKit, members: Sequence[str], post: Po
     if order.begin_anew:
         forget_rosters(rosters, study.hash())
     earlier = kept_rosters(rosters, study.hash())
-    owed = owed_file(keys.parent)
+    owed = owed or owed_file(keys.parent)
     deliver(owed, members, post)
     conducting = conduct(
         study, sorted(members), policy, engine, SystemRandomness(), keys=kept, earlier=earlier, owed=owed
     )
     report = drive(conducting, post)
-    keep_keys(keys, report.keys, policy=policy.hash())
-    keep_roster(rosters, study.hash(), report.roster)
+    try:
+        keep_keys(keys, report.keys, policy=policy.hash())
+        keep_roster(rosters, study.hash(), report.roster)
+    except OSError as error:
+        # The members have their outcome, and a next round can do without.
+        _log.error("What the next round could use was not written (%s).", error.strerror)
     keepers = PROTOCOLS[study.protocol].of_round(report.round).keepers(report.round)
     return Summary(
         round=report.round.id,

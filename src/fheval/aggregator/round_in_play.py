@@ -246,15 +246,18 @@ class RoundInPlay:
         return frozenset(there)
 
     def _keep_before(self, exchange: Exchange) -> None:
-        """Keep what members are owed if the aggregator ends in the middle of this exchange."""
+        """Keep what members are owed if the aggregator ends in the middle of this exchange.
+
+        Nobody uploads where that cannot be written; afterwards too much is spent to stop for want of room.
+        """
         if exchange.stage is Stage.SUBMIT:
-            self._keep(self._question_of_void())
+            self._keep(self._question_of_void(), on_disk=True)
         elif exchange.stage is self.protocol.steps[-1].stage:
             self._keep(self._outcome(exchange, ()))
 
-    def _keep(self, owed: Owed) -> None:
+    def _keep(self, owed: Owed, *, on_disk: bool = False) -> None:
         if self._owed is not None:
-            self._owed.keep(owed)
+            self._owed.keep(owed, on_disk=on_disk)
 
     def _outcome(self, last: Exchange, confirmed: Collection[str]) -> Owed:
         """The outcome, for those who have not confirmed it."""

@@ -200,9 +200,10 @@ class Service:
             except FhevalError as error:
                 self.tally.failed += 1
                 end = OrderEnd(failure=Failure.of(error))
-            except OSError as error:
+            except (OSError, MemoryError) as error:
                 self.tally.failed += 1
-                why = TransportError(f"The aggregator's machine could not ({error.strerror or error}). Try again.")
+                words = "not enough memory" if isinstance(error, MemoryError) else error.strerror or error
+                why = TransportError(f"The aggregator's machine could not ({words}). Try again.")
                 end = OrderEnd(failure=Failure.of(why))
         say(Ended(end))
 
@@ -214,7 +215,7 @@ class Service:
             say(Said(f"Not connected: {', '.join(missing)}."))
         loop = asyncio.get_running_loop()
         post = Post(lambda exchange: self._carry(loop, exchange, order.timeout, say))
-        return await asyncio.to_thread(carry_out, order, kit, there, post, self._state / "keys")
+        return await asyncio.to_thread(carry_out, order, kit, there, post, self._state / "keys", self._owed)
 
     def _carry(
         self, loop: asyncio.AbstractEventLoop, asked: Exchange, seconds: float, say: Callable[[Told], None]

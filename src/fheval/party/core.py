@@ -111,6 +111,9 @@ class VaultCore:
         round_id = message.round if isinstance(message, (Relay, Tell, Voided)) else message.call.id
         record = self._ledger.round(round_id)
         request = sha256(data).digest()
+        if isinstance(message, Voided) and (record is None or Stage.SUBMIT not in record.answered):
+            # Nothing was uploaded, and nothing is given back: the aggregator need not tell it again.
+            return self._signed(asked.stage, round_id, b"")
         if record is None:
             return self._first_answer(None, asked.stage, message, request)
         try:
@@ -210,11 +213,18 @@ class VaultCore:
                 engines=tuple(sorted(self._engines)),
             )
         )
-        challenge = message.challenge.hex()
+        return self._signed(Stage.HELLO, message.challenge.hex(), body)
+
+    def _signed(self, stage: Stage, round_id: str, body: bytes) -> bytes:
+        """An answer that changes nothing, and is not noted in the ledger."""
         signature = sign(
-            kit.identity, round_id=challenge, stage=Stage.HELLO.value, roster_hash=b"", payload=sha256(body).digest()
+            self._steps.kit.identity,
+            round_id=round_id,
+            stage=stage.value,
+            roster_hash=b"",
+            payload=sha256(body).digest(),
         )
-        return wire.encode(Reply(stage=Stage.HELLO, round=challenge, sender=self.name, body=body, signature=signature))
+        return wire.encode(Reply(stage=stage, round=round_id, sender=self.name, body=body, signature=signature))
 
 
 def _require_going(record: RoundRecord, stage: Stage) -> None:

@@ -24,7 +24,7 @@ from fheval.errors import ConfigError, LocalProtocolError
 from fheval.party.ledger_chain import RESTORE, Chain, check_chain, kept_head
 from fheval.party.ledger_file import LEDGER, PERMANENT, hold, is_held
 from fheval.party.messages import Bundles, Epoch
-from fheval.party.sqlite_file import SqliteFile
+from fheval.party.sqlite_file import SqliteFile, require_room
 from fheval.privacy.accounting import Cost
 from fheval.protocols.base import Stage
 from fheval.protocols.round import Round, RoundCall, Verdict, verdict_from_bytes, verdict_to_bytes
@@ -294,7 +294,7 @@ class Ledger:
 
     def require_room(self) -> None:
         """Refuse where nothing can be written, or too little for a round."""
-        self._file.require_room()
+        require_room(self._file.path)
 
     # Reading
 

@@ -95,21 +95,6 @@ class SqliteFile:
         with in_words(self.path, self._noun):
             yield from self.connection.execute(query)
 
-    def require_room(self) -> None:
-        """Refuse where nothing can be written beside this file, or too little for a round."""
-        trial = self.path.with_name(f".{self.path.name}.room")
-        with file_in_words(self.path):
-            space = os.statvfs(self.path.parent)
-            if space.f_bavail * space.f_frsize < LEAST_ROOM:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            try:
-                with trial.open("wb") as written:
-                    written.write(bytes(_PAGE))
-                    written.flush()
-                    os.fsync(written.fileno())
-            finally:
-                trial.unlink(missing_ok=True)
-
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Everything inside is written as a whole, and is on disk at the end."""
@@ -222,6 +207,22 @@ def in_words(path: Path, noun: str) -> Iterator[None]:
             if words in said:
                 raise ConfigError(sentence.format(path=path)) from error
         raise _damaged(path, noun, f" ({error})") from error
+
+
+def require_room(path: Path) -> None:
+    """Refuse where nothing can be written beside a file, or too little for a round."""
+    trial = path.with_name(f".{path.name}.room")
+    with file_in_words(path):
+        space = os.statvfs(path.parent)
+        if space.f_bavail * space.f_frsize < LEAST_ROOM:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        try:
+            with trial.open("wb") as written:
+                written.write(bytes(_PAGE))
+                written.flush()
+                os.fsync(written.fileno())
+        finally:
+            trial.unlink(missing_ok=True)
 
 
 @contextmanager
