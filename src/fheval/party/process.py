@@ -112,7 +112,8 @@ def _keep_preparing(studies: Path, stopping: threading.Event) -> None:
             why = f"signal {-ended}, {signal.strsignal(-ended)}" if ended < 0 else f"status {ended}"
         except OSError as error:
             why = str(error.strerror)
-        if not stopping.is_set():
+        # Whoever stops a service stops all of its processes, and this one may hear of it last.
+        if not stopping.wait(_LOOK_EVERY * 5):
             _log.error(
                 "The process that prepares studies has ended (%s), as a damaged file of data can make it. "
                 "It is started again in a minute.",
