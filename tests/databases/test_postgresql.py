@@ -64,6 +64,7 @@ def parquet(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
     scores[: len(beside)] = beside
     path = tmp_path_factory.mktemp("rows") / "scores.parquet"
     pl.DataFrame({"died": labels, "risk": scores}).write_parquet(path)
+    server.run("CREATE SEQUENCE numbers; GRANT UPDATE ON SEQUENCE numbers TO " + READER)
     server.run("CREATE UNLOGGED TABLE scores (died smallint NOT NULL, risk double precision NOT NULL)")
     _load(server, path)
     server.run("VACUUM ANALYZE scores")
@@ -181,7 +182,7 @@ def test_rows_stream_in_bounded_memory(tmp_path: Path, server: Server, parquet: 
         ("SELECT died, 1 / (died - died) AS risk FROM scores", r"icu: the database refused \(division by zero\)"),
         ("WITH gone AS (DELETE FROM scores RETURNING *) SELECT * FROM gone", "icu: the database refused"),
         ("DROP TABLE scores", "icu: the database refused"),
-        ("SELECT 1 AS died, setval('made', 7) AS risk", r"read-only transaction|does not exist"),
+        ("SELECT 1 AS died, setval('numbers', 7) AS risk", r"cannot execute setval\(\) in a read-only transaction"),
     ],
 )
 @pytest.mark.parametrize("way", ["in place", "streamed"])
@@ -215,14 +216,6 @@ def test_a_wrong_password_is_one_sentence(tmp_path: Path, server: Server) -> Non
     with pytest.raises(InputError, match=r"icu: the database refused \(password authentication failed") as caught:
         table(path).count(Grid.even(11))
     assert "not the one" not in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_no_server_is_one_sentence(tmp_path: Path, server: Server) -> None:
-    path = query_file(tmp_path, server, "SELECT 1 AS died, 0.5 AS risk")
-    path.write_text(path.read_text().replace(str(server.socket), str(tmp_path)))
-    with pytest.raises(TransportError, match="icu: the connection to the database broke off") as caught:
-        table(path).count(Grid.even(11))
     assert "\n" not in str(caught.value)
 
 

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 import fheval
-from fheval import ConfigError, Counts, Grid, InputError
+from fheval import ConfigError, Counts, Grid, InputError, TransportError
 from fheval.counting import TableColumns, count_file
 from fheval.databases import TableQuery, read_query
 from fheval.databases.pushdown import Bins
@@ -269,6 +269,22 @@ def test_databases_that_are_not_there_are_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="there is no database"):
             table(query_file(tmp_path, f"{kind}:none.db", "SELECT 1")).count(Grid.even(11))
     assert not (tmp_path / "none.db").exists()
+
+
+@pytest.mark.parametrize("place", ["nowhere.invalid/db", "127.0.0.1:1/db", "/db?host={folder}"])
+def test_no_server_is_one_sentence(tmp_path: Path, place: str) -> None:
+    pytest.importorskip("adbc_driver_postgresql")
+    secret = tmp_path / "password"
+    secret.write_text("hunter2")
+    secret.chmod(0o600)
+    database = f"postgresql://reader@{place.format(folder=tmp_path)}"
+    query = table(query_file(tmp_path, database, "SELECT 1 AS died, 0.5 AS risk", password_file="password"))
+    with pytest.raises(
+        TransportError, match=r"icu: the database cannot be reached \(.+\)\. Nothing was sent"
+    ) as caught:
+        query.count(Grid.even(11))
+    assert "\n" not in str(caught.value)
+    assert "hunter2" not in str(caught.value)
 
 
 def test_files_in_a_query_are_looked_for_beside_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

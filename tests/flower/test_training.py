@@ -6,6 +6,7 @@ import difflib
 import json
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -203,6 +204,8 @@ def test_a_trial_is_for_simulations() -> None:
         fheval.flower.deposit(context_of(), [0, 1], [0.1, 0.2], study=fheval.flower.trial())
     with pytest.raises(ConfigError, match="aggregator's kit"):
         fheval.flower.PrivateMetrics(FedAvg(), "sepsis")
+    with pytest.raises(ConfigError, match="1 or more"):
+        fheval.flower.PrivateMetrics(FedAvg(), fheval.flower.trial(), every=0)
 
 
 def test_other_names_are_those_of_the_strategy() -> None:
@@ -233,12 +236,20 @@ def test_the_quickstart_is_ten_lines_more_than_the_same_app_without() -> None:
 
 
 @pytest.mark.slow
-def test_flwr_run_starts_the_quickstart() -> None:
-    """`flwr run` in simulation: every round shows a private AUC."""
+def test_flwr_run_starts_the_quickstart(quickstart: Any) -> None:
+    """`flwr run` in simulation: every round shows a private AUC, the pooled one of that round's model."""
     # Ray puts sockets there, whose paths have room for a hundred characters; pytest's own folders take half of it.
     with tempfile.TemporaryDirectory(prefix="q-", dir="/tmp") as home:
         shown = run_app(EXAMPLES / "flower-quickstart", Path(home), parties=3)
-    assert shown.count("private-auc") >= 3, shown
+    found = [float(number) for number in re.findall(r"'private-auc': ['\"]?([0-9.e+-]+)", shown)]
+    assert len(found) >= 3, shown
+    weights = np.zeros(quickstart.task.FEATURES)
+    for private in found[:3]:
+        rows = [quickstart.task.load_data(number)[:2] for number in range(3)]
+        weights = np.mean([quickstart.task.train(weights, x, y) for x, y in rows], axis=0)
+        truth = pooled_auc(quickstart.task, ArrayRecord([weights]), parties=3)
+        # Rounding, and counting at a thousand decision points, whose bound for these rows is below 0.003.
+        assert private == pytest.approx(truth, abs=0.003)
 
 
 def run_app(app: Path, home: Path, *, parties: int) -> str:
@@ -285,7 +296,7 @@ MEMBERS = ("alder", "birch", "cedar")
 
 
 def deployed(folder: Path, kit: Path) -> Path:
-    """The quickstart, changed as the README says for a deployment: a study's name in place of the trial."""
+    """The quickstart, changed as docs/flower.md says for a deployment: a study's name in place of the trial."""
     app = folder / "app"
     shutil.copytree(EXAMPLES / "flower-quickstart", app)
     for name, changes in {

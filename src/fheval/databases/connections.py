@@ -27,6 +27,7 @@ _SETTINGS = "-c default_transaction_read_only=on -c jit=off -c max_parallel_work
 
 # The drivers put the status, their own name and the whole query around what the server said.
 _SERVER_SAID = re.compile(r"(?:FATAL|ERROR):\s*([^\n]+)")
+_NOT_REACHED = re.compile(r"Failed to connect: ([^\n]+)")
 _LOST = re.compile(
     r"terminat|server closed|connection|reset by peer|could not receive|no COPY in progress", re.IGNORECASE
 )
@@ -142,6 +143,12 @@ _OPENERS = {"postgresql": _postgresql, "sqlite": _sqlite, "duckdb": _duckdb}
 
 def _in_words(who: str, error: Exception, password: Secret[str] | None) -> InputError | TransportError:
     said = _SERVER_SAID.search(str(error))
+    unreached = None if said else _NOT_REACHED.search(str(error))
+    if unreached:
+        return TransportError(
+            f"{who}: the database cannot be reached ({unreached[1].strip(' .')}). Nothing was sent; check its address, "
+            "or try again."
+        )
     reason = (said.group(1) if said else str(error).strip().split("\n", 1)[0]).split("Query was:", 1)[0].strip(" .")
     if password is not None and password.reveal():
         reason = reason.replace(password.reveal(), "…")
