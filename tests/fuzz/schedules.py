@@ -56,6 +56,7 @@ from fheval.errors import FhevalError
 from fheval.party.accepted import AcceptedStudies
 from fheval.party.core import VaultCore
 from fheval.party.ledger import Ledger
+from fheval.party.messages import REFUSAL
 from fheval.protocols import PROTOCOLS
 from fheval.protocols.base import Stage
 from fheval.protocols.round import Ending, Verdict, verdict_from_bytes
@@ -235,7 +236,9 @@ class Script:
         if fault < 2 * self.faults:
             self.done["repeated or late"] += 1
             self.late.append((name, data))
-            if self.ask(name, data, stage) != reply and reply is not None:
+            again = self.ask(name, data, stage)
+            # A vault that had no room may have it by now; what it has answered stays as it is.
+            if reply not in (None, REFUSAL) and again != reply:
                 raise Broken(f"{name} answered {stage.value} twice, and not the same")
         return reply
 
