@@ -46,8 +46,8 @@ def test_the_largest_residues_do_not_overflow_a_sum(roles: Roles) -> None:
     honest = upload(roles, 1)
     total = roles.evaluator.running_sum()
     primes = total._frame.primes  # type: ignore[attr-defined]
-    words = np.frombuffer(roles.payload(container.CIPHERTEXT, honest), dtype="<u8").reshape(len(primes), -1)
-    largest = roles.forged(container.CIPHERTEXT, honest, np.full_like(words, primes - 1).tobytes())
+    words = np.broadcast_to(primes - 1, (len(primes), roles.parameters.ring)).astype("<u8")
+    largest = roles.forged(container.CIPHERTEXT, honest, words.tobytes())
     for _ in range(40):
         total.add(total.read(largest))
     found = roles.payload(container.CIPHERTEXT, roles.evaluator.dump(total.total()))

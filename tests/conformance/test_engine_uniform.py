@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from engine_roles import Roles, engine_named
-from fheval.engines import Engine, Keys, Parameters, container, uniform
+from fheval.engines import Engine, Keys, Parameters, container
 from fheval.engines.container import PublicKeys
 from fheval.engines.parameters import bfv_linear, plain_moduli
 from fheval.errors import ConfigError, EngineError
@@ -82,12 +82,12 @@ def test_keys_are_read_in_the_form_they_were_made_in(engine: Engine, keys: Keys)
 
 def test_the_uniform_part_is_uniform_and_depends_on_everything() -> None:
     primes = plain_moduli(3)
-    table = uniform.uniform_part(DATA, PARAMETERS, primes)
+    table = container.uniform_part(DATA, PARAMETERS, primes)
     others = (
-        uniform.uniform_part(DATA + b"\0", PARAMETERS, primes),
-        uniform.uniform_part(DATA, bfv_linear(plain_moduli(2)[1]), primes),
+        container.uniform_part(DATA + b"\0", PARAMETERS, primes),
+        container.uniform_part(DATA, bfv_linear(plain_moduli(2)[1]), primes),
     )
-    assert np.array_equal(table, uniform.uniform_part(DATA, PARAMETERS, primes))
+    assert np.array_equal(table, container.uniform_part(DATA, PARAMETERS, primes))
     for other in others:
         assert not np.any(table == other)
     assert not np.any(table[0] == table[1])
@@ -164,7 +164,7 @@ def test_without_both_guards_a_key_hides_nothing(engine: Engine, keys: Keys, mon
         data = container.pack(container.CIPHERTEXT, engine.name, PARAMETERS, their_id, limbs, bytes(payload))
         return list(map(int, engine.key_holder(PARAMETERS, stranger.secret).decrypt(data)[: len(VALUES)]))
 
-    monkeypatch.setattr(uniform, "require_unlike", lambda _: None)
+    monkeypatch.setattr(container, "require_unlike", lambda _: None)
     assert read_by_a_stranger() != VALUES.tolist()
     place = "fheval.engines.seal" if engine.name == "seal" else "fheval.engines.openfhe.setting"
 

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from engine_roles import Roles, engine_named
-from fheval.engines import Engine, container, uniform, why_unavailable
+from fheval.engines import Engine, container, why_unavailable
 from fheval.engines.parameters import bfv_linear, plain_moduli
 from fheval.field import ntt_primes
 from fheval.secrets import SEED_BYTES, SystemRandomness
@@ -99,10 +99,10 @@ def test_message_and_noise_stay_what_the_library_made_them() -> None:
         np.stack([draw.integers(0, prime, PARAMETERS.ring, dtype=np.uint64) for prime in PRIMES]) for _ in range(3)
     ]
     body, drawn, secret = tables
-    payload = memoryview(uniform.seeded(np.stack([body, drawn]), secret, PARAMETERS, PRIMES))
-    assert uniform.is_seeded(payload, PARAMETERS, PRIMES)
+    payload = memoryview(container.seeded(np.stack([body, drawn]), secret, PARAMETERS, PRIMES))
+    assert container.is_seeded(payload, PARAMETERS, PRIMES)
     moved, expanded = (
-        np.frombuffer(part, dtype="<u8").reshape(body.shape) for part in uniform.unseeded(payload, PARAMETERS, PRIMES)
+        np.frombuffer(part, dtype="<u8").reshape(body.shape) for part in container.unseeded(payload, PARAMETERS, PRIMES)
     )
     for b, a, key, new_b, new_a, prime in zip(body, drawn, secret, moved, expanded, PRIMES, strict=True):
         before = (b.astype(object) + a.astype(object) * key.astype(object)) % prime
@@ -112,7 +112,7 @@ def test_message_and_noise_stay_what_the_library_made_them() -> None:
 
 def expanded(seed: bytes, plain_modulus: int = PARAMETERS.plain_modulus) -> np.ndarray:
     payload = memoryview(seed + bytes(8 * LIMBS * PARAMETERS.ring))
-    _, part = uniform.unseeded(payload, bfv_linear(plain_modulus), PRIMES)
+    _, part = container.unseeded(payload, bfv_linear(plain_modulus), PRIMES)
     return np.frombuffer(part, dtype="<u8").reshape(LIMBS, PARAMETERS.ring)
 
 
@@ -129,7 +129,7 @@ def test_a_seed_expands_as_it_is_specified() -> None:
 def test_what_is_not_below_its_prime_is_drawn_again() -> None:
     """Under moduli that half of all numbers exceed, which real primes are far from."""
     moduli = [2**59 + 1, 2**59 + 3]
-    table = uniform._expanded(b"\1" * SEED_BYTES, PARAMETERS, moduli)
+    table = container._expanded(b"\1" * SEED_BYTES, PARAMETERS, moduli)
     assert np.all(table < np.array(moduli, dtype=np.uint64)[:, np.newaxis])
     boxes = np.bincount((table.reshape(-1) >> np.uint64(55)).astype(np.int64), minlength=16)
     assert np.all(np.abs(boxes - 1024) < 7 * 32)

@@ -160,7 +160,7 @@ class Engine(ABC):
     def generate_keys(self, parameters: Parameters, uniform_from: bytes = b"") -> Keys:
         """Make a fresh key set, with the rotation keys that the parameters name.
 
-        With `uniform_from`, public data, the uniform part of the encryption key is their hash (`engines.uniform`).
+        With `uniform_from`, public data, the uniform part of the encryption key is their hash (`engines.container`).
         """
 
     @abstractmethod

@@ -3,7 +3,7 @@
 SEAL reads and writes by path, hence the memory files. It validates what it loads against the context (sizes,
 residues below their primes), so bytes of an untrusted sender are safe to give to it; form and scale are checked here.
 
-BFV ciphertexts of a key holder are a seed and one polynomial in NTT form (`engines.uniform`): to multiply them by a
+BFV ciphertexts of a key holder are a seed and one polynomial in NTT form (`engines.container`): to multiply them by a
 plaintext they need no transform. All other operations on BFV ciphertexts are those of coefficient form.
 """
 
@@ -22,7 +22,19 @@ import zstandard
 
 from fheval.engines import container
 from fheval.engines.base import Engine, Evaluator, KeyHolder
-from fheval.engines.container import Ciphertext, Keys, MemoryFile, PublicKeys
+from fheval.engines.container import (
+    Ciphertext,
+    Keys,
+    MemoryFile,
+    PublicKeys,
+    ResidueTable,
+    body_for,
+    is_seeded,
+    read_body,
+    seeded,
+    uniform_part,
+    unseeded,
+)
 from fheval.engines.parameters import (
     Parameters,
     Vector,
@@ -32,7 +44,6 @@ from fheval.engines.parameters import (
     require_rotation,
     require_same_level,
 )
-from fheval.engines.uniform import ResidueTable, body_for, is_seeded, read_body, seeded, uniform_part, unseeded
 from fheval.errors import EngineError
 from fheval.secrets import Secret
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -11,10 +10,9 @@ import openfhe
 
 from fheval.engines import base, container
 from fheval.engines.base import RunningSum
-from fheval.engines.container import Ciphertext, MemoryFile
+from fheval.engines.container import Ciphertext, MemoryFile, is_seeded, seeded, unseeded
 from fheval.engines.openfhe.residues import Frame, ResidueTable, bare, find_spans
 from fheval.engines.openfhe.setting import NAME, Setting, writer_of
-from fheval.engines.uniform import is_seeded, seeded, unseeded
 from fheval.errors import EngineError
 
 
@@ -61,17 +59,18 @@ class Frames:
     def read(self, data: bytes) -> Ciphertext:
         """Check the residues of an untrusted sender, and let the library read them."""
         limbs, payload = self.unpack(data)
+        return self.load(limbs, self.table(limbs, payload))
+
+    def table(self, limbs: int, payload: memoryview) -> ResidueTable:
+        """The residues of both polynomials, checked, a row for each prime; the second may have come as a seed."""
         frame = self.frame(limbs)
         if limbs == self._setting.limbs and is_seeded(payload, self._parameters, self._primes):
-            return self._load(limbs, frame.completed(*unseeded(payload, self._parameters, self._primes)))
-        return self.load(limbs, frame.checked(payload))
+            return frame.completed(*unseeded(payload, self._parameters, self._primes))
+        return frame.checked(payload)
 
     def load(self, limbs: int, table: ResidueTable) -> Ciphertext:
         """Let the library read residues that were checked."""
-        return self._load(limbs, (row.data for row in table))
-
-    def _load(self, limbs: int, rows: Iterable[memoryview]) -> Ciphertext:
-        frame = self.frame(limbs).filled(rows)
+        frame = self.frame(limbs).filled(table)
         handle, done = openfhe.DeserializeCiphertext(self._memory.holding(frame), openfhe.BINARY)
         if not done:
             raise EngineError("OpenFHE cannot read this ciphertext. Ask the sender to send it again.")
@@ -100,7 +99,7 @@ class ResidueSum(RunningSum):
     def read(self, data: bytes) -> ResidueTable:
         limbs, payload = self._frames.unpack(data)
         base.require_fresh(limbs, self._limbs)
-        return self._frame.checked(payload)
+        return self._frames.table(limbs, payload)
 
     def add(self, term: ResidueTable) -> None:
         if self._sum is None:

@@ -7,7 +7,7 @@ nothing of a sender reaches it but residues below their primes, in a structure t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -87,20 +87,20 @@ class Frame:
             raise EngineError("A ciphertext is transparent: anyone can read it. Ask the sender to send it again.")
         return table
 
-    def completed(self, body: memoryview, uniform: memoryview) -> list[memoryview]:
-        """The rows of a ciphertext whose first polynomial is a sender's, and the second one was expanded here."""
-        self._check(np.frombuffer(body, dtype="<u8").reshape(-1, self.shape[1]))
-        starts = range(0, len(body), self._size)
-        return [part[start : start + self._size] for part in (body, uniform) for start in starts]
+    def completed(self, body: memoryview, uniform: memoryview) -> ResidueTable:
+        """The table of a ciphertext whose first polynomial is a sender's, and the second one was expanded here."""
+        first, second = (np.frombuffer(part, dtype="<u8").reshape(-1, self.shape[1]) for part in (body, uniform))
+        self._check(first)
+        return np.concatenate([first, second])
 
     def _check(self, table: ResidueTable) -> None:
         if np.any(table.max(axis=1, keepdims=True) >= self.primes[: len(table)]):
             raise EngineError("A ciphertext holds impossible residues. Ask the sender to send it again.")
 
-    def filled(self, rows: Iterable[memoryview]) -> bytearray:
+    def filled(self, table: ResidueTable) -> bytearray:
         """Set checked residues into the frame; the same buffer is used again by the next call."""
-        for span, row in zip(self._spans, rows, strict=True):
-            self._data[span.start : span.start + self._size] = row
+        for span, row in zip(self._spans, table, strict=True):
+            self._data[span.start : span.start + self._size] = row.data
         return self._data
 
 

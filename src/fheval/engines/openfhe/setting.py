@@ -12,10 +12,9 @@ from typing import Any, Literal
 import numpy as np
 import openfhe
 
-from fheval.engines.container import MemoryFile
+from fheval.engines.container import MemoryFile, body_for, read_body, uniform_part
 from fheval.engines.openfhe.residues import Frame, ResidueTable, Shape, find_spans, repeated_primes
 from fheval.engines.parameters import Parameters, Vector, checked_vector
-from fheval.engines.uniform import body_for, read_body, uniform_part
 from fheval.errors import EngineError
 
 NAME = "openfhe"
@@ -188,7 +187,7 @@ class Setting:
         shape = self._shape("encryption")
         primes = shape.primes[: len(shape.primes) // 2]
         table = np.concatenate([read_body(body, primes, ring), uniform_part(uniform_from, self.parameters, primes)])
-        return bytes(Frame(self._own_key, shape.spans, ring).filled(row.data for row in table))
+        return bytes(Frame(self._own_key, shape.spans, ring).filled(table))
 
     @cached_property
     def _own_key(self) -> bytes:
