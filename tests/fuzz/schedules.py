@@ -139,7 +139,7 @@ class World(Trial):
         self.keys: EpochKeys | None = None
         HUB_DISK.full, HUB_DISK.in_memory_only = 0, False
         self.start_hub()
-        self.rosters: list[tuple[str, ...]] = []
+        self.rosters: set[tuple[str, ...]] = set()
 
     def start_hub(self) -> None:
         """A hub that knows what is on disk, and nothing else."""
@@ -302,7 +302,13 @@ class Script:
         before = {name: self._net(name) for name in world.members}
         rng = Drawn(self.draw)
         conducting = world.conduct(
-            self.study, rng, members=there, keys=world.keys, earlier=tuple(world.rosters), owed=world.owed
+            self.study,
+            rng,
+            members=there,
+            keys=world.keys,
+            earlier=sorted(world.rosters),
+            owed=world.owed,
+            opening=world.rosters.add,
         )
         deliver(world.owed, there, self.carry)
         try:
@@ -318,8 +324,6 @@ class Script:
             self.done["evaluations with a result"] += 1
             self.say(f"round {report.round.id[:6]} of {', '.join(report.roster)}, led by {report.round.leader}")
             world.keys = report.keys
-            if report.roster not in world.rosters:
-                world.rosters.append(report.roster)
             self._at_most_one(report, before)
             return
 

@@ -108,9 +108,9 @@ class Killed(BaseException):
     """The aggregator is killed."""
 
 
-def killed_at(stage: Stage, trial: Trial, file: OwedFile, protocol: str) -> None:
-    """An evaluation whose aggregator is killed when it is about to ask for a stage."""
-    wire = Wire(trial)
+def killed_at(stage: Stage, trial: Trial, file: OwedFile, protocol: str) -> list[tuple[str, ...]]:
+    """An evaluation whose aggregator is killed when it is about to ask for a stage: the rosters noted by then."""
+    wire, noted = Wire(trial), list[tuple[str, ...]]()
 
     def carry(asked: Exchange) -> dict[str, bytes]:
         if asked.stage is stage:
@@ -118,7 +118,8 @@ def killed_at(stage: Stage, trial: Trial, file: OwedFile, protocol: str) -> None
         return wire(asked)
 
     with pytest.raises(Killed):
-        drive(trial.conduct(trial.study(protocol), PicksTheFirst(), owed=file), carry)
+        drive(trial.conduct(trial.study(protocol), PicksTheFirst(), owed=file, opening=noted.append), carry)
+    return noted
 
 
 def unanswered(protocol: str) -> Stage:
@@ -141,6 +142,17 @@ def test_an_aggregator_that_was_killed_after_the_uploads_gives_releases_back(
     deliver(again, NAMES, Wire(trial))
     assert [spent(trial, name) for name in NAMES] == [0] * 5
     assert again.members() == set()
+
+
+@pytest.mark.parametrize("protocol", ALL)
+def test_a_roster_is_noted_before_its_outcome_goes_out_and_no_sooner(
+    trial: Trial, file: OwedFile, protocol: str
+) -> None:
+    """Members that are told after the aggregator's end compare later rosters with this one: so must the aggregator."""
+    last = PROTOCOLS[protocol].steps[-1].stage
+    assert killed_at(last, trial, file, protocol) == [NAMES]
+    trial.begin_anew()
+    assert killed_at(Stage.SUBMIT, trial, file, protocol) == []
 
 
 @pytest.mark.parametrize("protocol", PADDED)

@@ -83,13 +83,15 @@ def conduct(
     attempts: int = DEFAULT_ATTEMPTS,
     earlier: Collection[Collection[str]] = (),
     owed: OwedFile | None = None,
+    opening: Callable[[tuple[str, ...]], None] = lambda _roster: None,
 ) -> Conducting:
     """Aggregator: play rounds of a study among these members until one succeeds, with a new leader each time.
 
     `keys` are those of an earlier report, used again if they suit the round. `earlier` are the rosters of the study's
     rounds so far, which vaults compare: where one more party would make the roster too close to one of them, it is left
     out, and whoever leads was in all of them. What members are owed is kept in `owed`, from before they upload on, so
-    that an aggregator that was killed finds it there. `CohortTooSmall` when too few members are left, `TransportError`
+    that an aggregator that was killed finds it there; `opening` is told a roster before its outcome goes out, which may
+    reach members after such an end as well. `CohortTooSmall` when too few members are left, `TransportError`
     when the attempts are used up.
     """
     present = tuple(members)
@@ -115,7 +117,7 @@ def conduct(
         reused = keys if keys is not None and keys.suit(protocol, round_) else None
         # Keys that have failed once are not tried again.
         keys = None
-        attempt = RoundInPlay(study, round_, policy, engine, rng, earlier=earlier, owed=owed)
+        attempt = RoundInPlay(study, round_, policy, engine, rng, earlier=earlier, owed=owed, opening=opening)
         try:
             confirmed, used = yield from attempt.play(reused)
         except RoundFailed as failed:

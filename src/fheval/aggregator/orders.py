@@ -155,15 +155,18 @@ def carry_out(
     owed = owed or owed_file(keys.parent)
     deliver(owed, members, post)
     conducting = conduct(
-        study, sorted(members), policy, engine, SystemRandomness(), keys=kept, earlier=earlier, owed=owed
+        study,
+        sorted(members),
+        policy,
+        engine,
+        SystemRandomness(),
+        keys=kept,
+        earlier=earlier,
+        owed=owed,
+        opening=lambda roster: _for_next_round(keep_roster, rosters, study.hash(), roster),
     )
     report = drive(conducting, post)
-    try:
-        keep_keys(keys, report.keys, policy=policy.hash())
-        keep_roster(rosters, study.hash(), report.roster)
-    except OSError as error:
-        # The members have their outcome, and a next round can do without.
-        _log.error("What the next round could use was not written (%s).", error.strerror)
+    _for_next_round(keep_keys, keys, report.keys, policy=policy.hash())
     keepers = PROTOCOLS[study.protocol].of_round(report.round).keepers(report.round)
     return Summary(
         round=report.round.id,
@@ -185,6 +188,14 @@ def carry_out(
         committee=keepers if len(keepers) > 1 else (),
         told=report.told,
     )
+
+
+def _for_next_round(keep: Callable[..., None], *what: object, **terms: object) -> None:
+    """Keep what a next round could use; where there is no room, members get their outcome all the same."""
+    try:
+        keep(*what, **terms)
+    except OSError as error:
+        _log.error("What the next round could use was not written (%s).", error.strerror)
 
 
 def owed_file(state: Path) -> OwedFile:

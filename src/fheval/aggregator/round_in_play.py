@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -129,6 +129,7 @@ class RoundInPlay:
         *,
         earlier: Collection[Collection[str]] = (),
         owed: OwedFile | None = None,
+        opening: Callable[[tuple[str, ...]], None] = lambda _roster: None,
     ) -> None:
         self.study = study
         self.round = round_
@@ -145,6 +146,7 @@ class RoundInPlay:
         self._silent: frozenset[str] = frozenset()
         self._asked: frozenset[str] = frozenset()
         self._owed = owed
+        self._opening = opening
         # Where the keys are made in this very round; another epoch replaces it.
         self.context = RoundContext.of(round_, Epoch(id=round_.id, leader=round_.leader), self.records)
 
@@ -253,6 +255,7 @@ class RoundInPlay:
         if exchange.stage is Stage.SUBMIT:
             self._keep(self._question_of_void(), on_disk=True)
         elif exchange.stage is self.protocol.steps[-1].stage:
+            self._opening(self.roster)
             self._keep(self._outcome(exchange, ()))
 
     def _keep(self, owed: Owed, *, on_disk: bool = False) -> None:
