@@ -1,4 +1,4 @@
-"""Hosts whose disks are full, fill up in a round, or fail and turn read-only.
+"""Hosts that fail in part: a full disk, a disk that turns read-only, too little memory, and cuts at the worst moment.
 
 Whatever fails, `evaluate` says so in a sentence, and once it is mended every release that a member has spent is one of
 a round whose outcome it has.
@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hosts.disk import Disk, on_a_disk, why_no_disks
-from hosts.running import MEMBER_UP, MEMBERS, Deployed, deployed, wait_for_line
+from hosts.running import MEMBER_UP, MEMBERS, Deployed, deployed, summary_of, until, wait_for_line
 from hosts.site import STEP_SECONDS
 
 pytestmark = pytest.mark.slow
@@ -164,3 +167,117 @@ def test_a_full_disk_of_the_hub(network: Deployed, hubs_disk: Disk) -> None:
     assert [spent(network, name) for name in MEMBERS] == before
     hubs_disk.make_room()
     goes_well_again(network)
+
+
+def test_a_disk_of_the_hub_that_fills_up_in_a_round(network: Deployed, hubs_disk: Disk) -> None:
+    network.switch.delay = 0.5
+    asked = network.ask("--timeout", "60")
+    wait_for_line(asked, "submit: asking")
+    hubs_disk.fill()
+    assert sorted(summary_of(asked)["confirmed"]) == sorted(MEMBERS)
+    assert "in memory only" in network.program("hub").text()
+    network.calm()
+    hubs_disk.make_room()
+    goes_well_again(network)
+
+
+# Memory
+
+
+def limit_memory(process: int, more: int | None) -> None:
+    """Let a process have so many bytes more than it has; None takes the limit away."""
+    has = int(Path(f"/proc/{process}/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    soft = resource.RLIM_INFINITY if more is None else has + more
+    resource.prlimit(process, resource.RLIMIT_AS, (soft, resource.RLIM_INFINITY))
+
+
+@pytest.mark.parametrize("more", [0, 16 << 20])
+def test_a_vault_without_memory_refuses_and_goes_on_when_there_is_some(network: Deployed, more: int) -> None:
+    """Also while it leads, where it needs most."""
+    for name in MEMBERS:
+        vault = network.program(name).process
+        limit_memory(vault.pid, more)
+        asked = network.ask("--timeout", "20", "--patience", "60")
+        _, said = asked.communicate(timeout=STEP_SECONDS)
+        assert "Traceback" not in said
+        assert vault.poll() is None, network.program(name).text()[-2000:]
+        limit_memory(vault.pid, None)
+        goes_well_again(network)
+
+
+# Connections
+
+# Sockets that say nothing, or what TLS would begin with; one that the hub closes is opened anew.
+_CROWD = """
+import resource, socket, sys, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+crowd = [None] * 1100
+while True:
+    for number, each in enumerate(crowd):
+        try:
+            if each is not None and each.recv(1, socket.MSG_DONTWAIT) != b"":
+                continue
+        except BlockingIOError:
+            continue
+        except OSError:
+            pass
+        crowd[number] = None
+        try:
+            crowd[number] = socket.create_connection(("hub.example.org", 9092), timeout=5)
+            if number % 2:
+                crowd[number].sendall(bytes([0x16, 3, 1, 2, 0]))
+        except OSError:
+            pass
+    print("there", flush=True)
+    time.sleep(1)
+"""
+
+
+def test_a_thousand_idle_connections_keep_no_member_out(network: Deployed) -> None:
+    """Of a stranger that comes again whenever it is hung up on; a process has 1,024 files unless it asks for more."""
+    stranger = network.site["authority"]
+    (stranger.folder / "crowd.py").write_text(_CROWD)
+    crowd = stranger.start(f"{sys.executable} crowd.py")
+    try:
+        crowd.wait_for("there")
+        hub = network.program("hub").process
+        assert sorted(network.round()["roster"]) == sorted(MEMBERS)
+        network.restart(FAILING, kill=True)
+        assert sorted(network.round()["roster"]) == sorted(MEMBERS)
+        assert hub.poll() is None
+    finally:
+        crowd.kill()
+
+
+# Cuts at the worst moment
+
+
+def test_whoever_is_cut_off_before_the_outcome_gets_it_when_it_is_back(network: Deployed) -> None:
+    leader = network.round()["leader"]
+    victim = next(name for name in MEMBERS if name != leader)
+    network.switch.delay = 0.5
+    asked = network.ask("--timeout", "15")
+    wait_for_line(asked, "broadcast: asking")
+    network.switch.cut = {victim}
+    began = time.monotonic()
+    assert summary_of(asked)["unconfirmed"] == [victim]
+    # As long as a connection that is silent is kept, and longer.
+    time.sleep(max(0.0, 45 - (time.monotonic() - began)))
+    assert rounds(network, victim)[-1]["state"] == "open"
+    network.calm()
+    until(lambda: rounds(network, victim)[-1]["state"] == "released", seconds=90)
+    every_release_has_an_outcome(network)
+
+
+def test_a_leader_that_is_cut_off_after_the_uploads_is_waited_for(network: Deployed) -> None:
+    before = [spent(network, name) for name in MEMBERS]
+    leader = network.round()["leader"]
+    network.switch.delay = 0.5
+    asked = network.ask("--timeout", "30")
+    wait_for_line(asked, "pads: asking")
+    network.switch.cut = {leader}
+    time.sleep(45)
+    assert asked.poll() is None
+    network.calm()
+    assert sorted(summary_of(asked)["confirmed"]) == sorted(MEMBERS)
+    assert [spent(network, name) for name in MEMBERS] == [count + 2 for count in before]
