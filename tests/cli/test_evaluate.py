@@ -153,7 +153,7 @@ def test_people_see_a_panel_with_the_digits_that_mean_something(
     ((figure, binning),) = re.findall(r"(0\.\d+) ± (0\.\d+)(?=  to within 0\.001)", done.out)
     assert len(figure) == len(binning) == len("0.123")
     assert float(figure) == pytest.approx(pooled(data, 1000), abs=2e-3)
-    for fact in ("padded", "clear", "decision points  1000", "follows the protocol", "aggregator", "kB"):
+    for fact in ("padded", "clear", "decision points  1,000", "follows the protocol", "aggregator", "kB"):
         assert fact in done.out
     assert "denominator divides" not in done.out
 

@@ -9,7 +9,7 @@ import pytest
 
 from fheval.aggregator.conductor import drive
 from fheval.aggregator.round_in_play import Exchange
-from fheval.consortium import TrustAnchor
+from fheval.consortium import certificates
 from fheval.counting import Grid
 from fheval.errors import CohortTooSmall, RemoteProtocolError, TransportError
 from fheval.protocols import PROTOCOLS
@@ -249,12 +249,12 @@ def test_an_answer_that_is_no_ciphertext_gets_a_verdict_all_the_same(trial: Tria
 def test_certificates_are_checked_once_for_each_kit(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their issuer, use and keys; their dates are looked at in every request."""
     trial.play()
-    trial.start("alder")
     again = trial.conduct(trial.study())
     checked: list[str] = []
-    monkeypatch.setattr(TrustAnchor, "check_issued", lambda _anchor, record: checked.append(record.name))
+    monkeypatch.setattr(certificates, "check_member_use", lambda _certificate, name: checked.append(name))
+    # The vault of one member is started anew.
+    trial.start("alder")
     drive(again, Wire(trial))
-    # The vault of one member was started anew.
     assert sorted(checked) == sorted(NAMES)
     kit = trial.consortium.kit("alder")
     for later in (0, 1):
