@@ -11,6 +11,7 @@ import pytest
 from fheval.cli import main
 from fheval.protocols import PROTOCOLS, padded
 from fheval_lab.attacks import Consortium, Findings, experiments
+from fheval_lab.attacks.collusion import RING_BITS
 from fheval_lab.attacks.released_pair import LeakRate
 from fheval_lab.attacks.suite import Tally
 from fheval_lab.clear import ClearEngine
@@ -56,7 +57,7 @@ def test_without_a_choice_privacy_is_attacked_as_well(capsys: pytest.CaptureFixt
     assert status == 0
     names = {line["name"] for line in content["privacy"]}
     assert {"by-divisibility", "by-continued-fraction", "compare-uploads", "compare-used-slots"} <= names
-    assert {"collude-recognise-data", "collude-open-pads", "collude-mod-101-1"} <= names
+    assert {"collude-recognise-data", "collude-open-pads", f"collude-mod-{1 << RING_BITS}-1"} <= names
     assert all(line["holds"] for line in content["privacy"])
     worst = {entry["name"]: entry["worst_shift"] for entry in content["attacks"]}
     assert worst["scale-all"] > 0.01
