@@ -23,7 +23,7 @@ from engine_roles import Roles, bfv_product, engine_named
 from fheval.engines import Evaluator, container
 from fheval.engines.parameters import CKKS_PAPER, Parameters, bfv_linear, plain_moduli
 from fheval.errors import EngineError
-from fheval.secrets import Secret
+from fheval.secrets import SEED_BYTES, Secret
 
 # A length field that was forged must run into this, and not into the memory of the machine.
 MEMORY_LIMIT = 8 << 30
@@ -117,6 +117,22 @@ def bare_forgeries(payload: bytes) -> Iterator[Forgery]:
     words = len(payload) // 8
     for word in (1, 2**36 - 1, 2**43, 2**60 - 1, 2**60, 2**63):
         yield f"all {word}", np.full(words, word, dtype=np.uint64).tobytes()
+    yield from wrong_lengths(payload)
+
+
+def seeded_forgeries(payload: bytes, roles: Roles) -> Iterator[Forgery]:
+    """The same where residues are packed behind a seed; those of one row after the other are impossible."""
+    honest = [np.ones(roles.parameters.ring, dtype=np.uint64)] * len(roles.primes)
+    for row, prime in enumerate(roles.primes):
+        for name, word in (("residue of its prime", prime), ("residue of ones", (1 << container._width(prime)) - 1)):
+            rows = [*honest]
+            rows[row] = np.full(roles.parameters.ring, word, dtype=np.uint64)
+            packed = [container._packed(each, of) for each, of in zip(rows, roles.primes, strict=True)]
+            yield f"row {row}, {name}", payload[:SEED_BYTES] + b"".join(packed)
+    yield from wrong_lengths(payload)
+
+
+def wrong_lengths(payload: bytes) -> Iterator[Forgery]:
     yield "one word short", payload[:-8]
     yield "one byte short", payload[:-1]
     yield "one word long", payload + bytes(8)
@@ -127,8 +143,10 @@ def ciphertext_forgeries(roles: Roles) -> Iterator[Forgery]:
     yield from generic(payload, 20)
     if roles.engine.name == "seal":
         yield from SealForger(roles).forgeries()
-    # What travels is residues, but for SEAL's CKKS, and behind a seed where there is one.
-    if roles.engine.name != "seal" or roles.parameters.scheme == "bfv":
+    # What travels is residues, but for SEAL's CKKS, packed and behind a seed in BFV.
+    if roles.engine.name != "clear" and roles.parameters.scheme == "bfv":
+        yield from seeded_forgeries(payload, roles)
+    elif roles.engine.name != "seal":
         yield from bare_forgeries(payload)
 
 

@@ -51,6 +51,17 @@ class Roles:
         told = honest_limbs if limbs is None else limbs
         return container.pack(kind, self.engine.name, self.parameters, key_id, told, payload)
 
+    @property
+    def primes(self) -> list[int]:
+        """Of a fresh ciphertext, in the order of its rows."""
+        if self.engine.name == "seal":
+            from fheval.engines.seal import _setting
+
+            return _setting(self.parameters).primes
+        from fheval.engines.openfhe.setting import setting_of
+
+        return setting_of(self.parameters)._shape("secret").primes
+
     def payload(self, kind: int, data: bytes) -> bytes:
         """What is inside the envelope."""
         return bytes(container.unpack(kind, self.engine.name, self.parameters, None, data)[2])

@@ -262,11 +262,12 @@ class LinearMap(msgspec.Struct, frozen=True, array_like=True, cache_hash=True):
 
     def of_residues(self, vectors: Residues, modulus: int) -> Residues:
         """The map of every line of a table of residues, modulo `modulus`."""
-        if (vectors.shape[1] + 1) * modulus >= 1 << 64:
-            raise ValueError(f"Lines of {vectors.shape[1]} residues are too long to be added up.")
         totals = np.zeros((vectors.shape[0], vectors.shape[1] + 1), dtype=np.uint64)
-        np.cumsum(vectors, axis=1, out=totals[:, 1:])
-        totals %= np.uint64(modulus)
+        # So many residues, and what is before them, are added up without an overflow.
+        most = (1 << 64) // modulus - 1
+        for start in range(0, vectors.shape[1], most):
+            sums = np.cumsum(vectors[:, start : start + most], axis=1)
+            totals[:, start + 1 : start + 1 + most] = (sums + totals[:, start, np.newaxis]) % np.uint64(modulus)
         places, coefficients, starts = _entries_modulo(self, modulus)
         entries = multiply(totals[:, places], coefficients, modulus)
         mapped: Residues = np.add.reduceat(entries, starts, axis=1) % np.uint64(modulus)
@@ -276,6 +277,26 @@ class LinearMap(msgspec.Struct, frozen=True, array_like=True, cache_hash=True):
     def reach(self) -> int:
         """How long a vector is at least that it maps."""
         return int(self._places.max())
+
+    def combines(self, others: Sequence[LinearMap]) -> bool:
+        """Whether every row is a combination of other maps, of one row each, that add up different stretches.
+
+        >>> positives, negatives = LinearMap.stretches([0], [3]), LinearMap.stretches([3], [6])
+        >>> (2 * positives + negatives).combines([positives, negatives])
+        True
+        >>> LinearMap.stretches([0], [2]).combines([positives, negatives])
+        False
+        """
+        if not others:
+            return False
+        probes = np.zeros((len(others), max(each.reach for each in (self, *others))), dtype=np.int64)
+        probes[range(len(others)), [each.reach - 1 for each in others]] = 1
+        weights = self.of_integers(probes).T.tolist()
+        first, *rest = others
+        return all(
+            self[row] == sum((int(w) * each for w, each in zip(mine[1:], rest, strict=True)), int(mine[0]) * first)
+            for row, mine in enumerate(weights)
+        )
 
     @property
     def _places(self) -> Integers:

@@ -439,6 +439,7 @@ class Study(Message, frozen=True, kw_only=True):
             slices=self.number_of_slices(),
             lines=1 + self.replicates,
             groups=len(self.groups),
+            models=len(self.models),
             readings=tuple(self._readings(samples)),
         )
         terms = sum(each.form.terms * batch.lines_read(each) for each in batch.readings)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fheval.engines.parameters import plain_moduli
 from fheval.field import Residues
 from fheval.protocols import padded, padded_verified, padding, paper_malicious
 from fheval.protocols.blinded_ratio import FloatVector
@@ -120,7 +121,7 @@ def same_maps_in_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def no_more_primes_than_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as make the fraction unique."""
-    monkeypatch.setattr(padded_verified, "enough_primes", lambda bound, _runs: exact_primes(bound))
+    monkeypatch.setattr(padded_verified, "enough_primes", lambda bound, _runs: exact_primes(bound, plain_moduli))
 
 
 def without_pads(monkeypatch: pytest.MonkeyPatch) -> None:

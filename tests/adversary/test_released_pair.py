@@ -7,11 +7,15 @@ from dataclasses import replace
 from math import log2
 from typing import Any
 
+import msgspec
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 from fheval.protocols.release import Blinding, RoundedRelease
-from fheval.protocols.round import Denominator
+from fheval.protocols.round import Batch, Denominator
 from fheval.secrets import Randomness, SystemRandomness, log_uniform_integer
+from fheval.study import Study
 from fheval_lab.attacks.released_pair import (
     Guess,
     LeakRate,
@@ -139,3 +143,42 @@ def test_a_fraction_is_found_from_its_quotient() -> None:
 @pytest.mark.parametrize(("right", "holds"), [(0, True), (2, True), (8, True), (30, False)])
 def test_more_than_chance_does_not_hold(right: int, holds: bool) -> None:
     assert LeakRate(name="any", tries=1000, right=right, conceded=0.002).holds is holds
+
+
+# Two models of the same rows
+
+
+def blinded_denominators(table: npt.NDArray[np.int64], factors_of: Batch, batch: Batch) -> tuple[int, int]:
+    """Z of both models' AUCs, as the leader finds them; which factors a denominator has is left to `factors_of`."""
+    left, right = factors_of.factors(table)
+    ends = np.cumsum([form.terms for form in batch.forms])
+    dens = [int(left[end - 1]) * int(right[end - 1]) for end in ends[:2]]
+    release = RoundedRelease.plan([form.bound for form in batch.forms], 1e-4, batch.denominators)
+    one, other, *_ = release.draw(batch.denominators, SystemRandomness())
+    return one.scale * dens[0] + one.noise_z, other.scale * dens[1] + other.noise_z
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_a_party_that_counts_more_rows_for_one_model_does_not_learn_the_scale(guarded: bool) -> None:
+    """One row more in the second model's counts would make its Z larger by 2·K·Q, and Z over that is P."""
+    batch = Study.of(models=("old", "new"), decision_points=11).batch()
+    table = np.ones((2, 20), dtype=np.int64) * 50
+    table[1, 0] += 1
+    one, other = blinded_denominators(table, batch if guarded else msgspec.structs.replace(batch, models=1), batch)
+    assert (other == one) is guarded
+    if not guarded:
+        assert one / (other - one) == pytest.approx(500, rel=1e-3)
+
+
+def test_models_of_the_same_rows_have_one_denominator_where_it_is_of_labels() -> None:
+    """Whose Z is then the same, and tells once what it tells; called positives differ from model to model."""
+    asked = ("auc", "recall@0.3", "accuracy@0.3", "precision@0.3", "f1@0.3")
+    batch = Study.of(
+        metrics=asked, models=("old", "new"), classes=("a", "b"), group_column="sex", groups=("F", "M")
+    ).batch()
+    slices = 2 * 2 * 3
+    by_metric = [batch.denominators[start : start + slices] for start in range(0, len(batch.denominators), slices)]
+    for name, kinds in zip((*asked, "δ"), by_metric, strict=True):
+        old, new = kinds[: slices // 2], kinds[slices // 2 :]
+        assert len({*old}) == slices // 2
+        assert (old == new) is (name not in ("precision@0.3", "f1@0.3")), name

@@ -14,7 +14,7 @@ from fheval.engines import Engine
 FORGER = Path(__file__).parents[1] / "engine_forgeries.py"
 
 # SEAL's format, honest but for one field, and bare residues that no honest sender has.
-BARE = (f"all {2**60}", f"all {2**63}", "short", "long")
+BARE = (f"all {2**60}", f"all {2**63}", "residue of", "short", "long")
 REFUSED_BY_NAME = {
     "seal": (
         *("form", "scale", "size", "ring", "primes", "words", "level", "correction", "residue", "twice", "nothing"),

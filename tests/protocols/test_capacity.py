@@ -85,7 +85,7 @@ def test_any_number_of_samples_that_counts_can_hold_is_carried_by_more_primes(pr
 
 
 @pytest.mark.parametrize(
-    ("protocol", "precision", "bits"), [("padded", 1e-4, 343), ("padded", None, 368), ("padded-verified", None, 368)]
+    ("protocol", "precision", "bits"), [("padded", 1e-4, 376), ("padded", None, 400), ("padded-verified", None, 368)]
 )
 @pytest.mark.usefixtures("no_keys")
 def test_larger_numbers_than_sixteen_primes_carry_are_refused(

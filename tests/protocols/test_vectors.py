@@ -167,7 +167,7 @@ VERIFIED = VECTORS["padded-verified"]
 @pytest.mark.parametrize("party", PARTIES)
 def test_padded_uploads(party: str) -> None:
     round_ = the_round("padded")
-    assert list(layout_of(round_).primes) == VECTORS["primes"]
+    assert list(layout_of(round_).primes) == VECTORS["padded"]["primes"]
     upload = padded.party_submit(round_, secrets_of(party), party, contribution(party), NONCES[party])
     assert bytes(upload.values).hex() == VECTORS["padded"]["uploads"][party]
 

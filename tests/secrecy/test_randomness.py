@@ -129,8 +129,8 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         ("paper-malicious", {}, 2),
         # K, b, e_1, e_2 once, and a mask for each of four primes.
         ("padded", {}, 5),
-        # A unit and a mask for each of three primes, or of four.
-        ("padded", {"precision": None}, 6),
+        # A unit and a mask for each of two primes, or of four.
+        ("padded", {"precision": None}, 4),
         ("padded-verified", {}, 8),
     ],
     ids=str,

@@ -37,7 +37,7 @@ def roles(engine: Engine) -> Roles:
 def sent(roles: Roles, values: np.ndarray) -> tuple[bytes, np.ndarray]:
     """Seed and residues of a ciphertext as it travels."""
     payload = roles.payload(container.CIPHERTEXT, roles.holder.encrypt(values))
-    return payload[:SEED_BYTES], np.frombuffer(payload[SEED_BYTES:], dtype="<u8").reshape(LIMBS, PARAMETERS.ring)
+    return payload[:SEED_BYTES], container.unseeded(memoryview(payload), PARAMETERS, roles.primes)[0]
 
 
 def test_every_ciphertext_has_a_seed_of_its_own(roles: Roles) -> None:
@@ -64,25 +64,16 @@ def difference_read_by_a_stranger(roles: Roles) -> list[int]:
     Where both have one uniform part it cancels out, and what is left needs no key at all.
     """
     stranger = Roles.fresh(roles.engine, PARAMETERS)
-    primes = primes_of(roles)
+    primes = roles.primes
     (_, one), (_, other), (seed, nothing) = sent(roles, ONE), sent(roles, OTHER), sent(stranger, np.zeros_like(ONE))
     rows = [
         (b.astype(object) - a.astype(object) + zero.astype(object)) % prime
         for a, b, zero, prime in zip(one, other, nothing, primes, strict=True)
     ]
-    payload = seed + np.stack(rows).astype("<u8").tobytes()
+    packed = (container._packed(row.astype(np.uint64), prime) for row, prime in zip(rows, primes, strict=True))
+    payload = seed + b"".join(packed)
     data = stranger.forged(container.CIPHERTEXT, stranger.holder.encrypt(ONE), payload)
     return list(map(int, stranger.holder.decrypt(data)[: len(ONE)]))
-
-
-def primes_of(roles: Roles) -> list[int]:
-    if roles.engine.name == "seal":
-        from fheval.engines.seal import _setting
-
-        return _setting(PARAMETERS).primes
-    from fheval.engines.openfhe.setting import setting_of
-
-    return setting_of(PARAMETERS)._shape("secret").primes
 
 
 def test_a_seed_that_is_used_twice_shows_the_difference(roles: Roles, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,9 +92,7 @@ def test_message_and_noise_stay_what_the_library_made_them() -> None:
     body, drawn, secret = tables
     payload = memoryview(container.seeded(np.stack([body, drawn]), secret, PARAMETERS, PRIMES))
     assert container.is_seeded(payload, PARAMETERS, PRIMES)
-    moved, expanded = (
-        np.frombuffer(part, dtype="<u8").reshape(body.shape) for part in container.unseeded(payload, PARAMETERS, PRIMES)
-    )
+    moved, expanded = container.unseeded(payload, PARAMETERS, PRIMES)
     for b, a, key, new_b, new_a, prime in zip(body, drawn, secret, moved, expanded, PRIMES, strict=True):
         before = (b.astype(object) + a.astype(object) * key.astype(object)) % prime
         assert np.array_equal(before, (new_b.astype(object) + new_a.astype(object) * key.astype(object)) % prime)
@@ -111,9 +100,30 @@ def test_message_and_noise_stay_what_the_library_made_them() -> None:
 
 
 def expanded(seed: bytes, plain_modulus: int = PARAMETERS.plain_modulus) -> np.ndarray:
-    payload = memoryview(seed + bytes(8 * LIMBS * PARAMETERS.ring))
-    _, part = container.unseeded(payload, bfv_linear(plain_modulus), PRIMES)
-    return np.frombuffer(part, dtype="<u8").reshape(LIMBS, PARAMETERS.ring)
+    payload = memoryview(seed + bytes(60 * LIMBS * PARAMETERS.ring // 8))
+    return container.unseeded(payload, bfv_linear(plain_modulus), PRIMES)[1]
+
+
+@pytest.mark.parametrize("bits", [60, 56, 44, 43])
+def test_residues_travel_in_the_bits_of_their_prime(bits: int) -> None:
+    """As one integer, plane by plane: the lower 32 bits of all residues, the next 16, the next 8, and the last four."""
+    prime, count = (1 << bits) - 1, PARAMETERS.ring
+    row = np.random.default_rng(bits).integers(0, prime, count, dtype=np.uint64)
+    row[:4] = 0, 1, prime - 1, prime >> 1
+    packed = container._packed(row, prime)
+    assert len(packed) == -(-bits // 4) * count // 2
+    planes, done = 0, 0
+    place = 0
+    for width in (32, 16, 8, 4):
+        if -(-bits // 4) * 4 & width:
+            for value in row.tolist():
+                planes |= (value >> done & (1 << width) - 1) << place
+                place += width
+            done += width
+    assert packed == planes.to_bytes(len(packed), "little")
+    found = np.full(count, 2**64 - 1, dtype="<u8")
+    container._unpack(memoryview(packed), found, prime)
+    assert np.array_equal(found, row)
 
 
 def test_a_seed_expands_as_it_is_specified() -> None:

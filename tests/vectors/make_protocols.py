@@ -23,6 +23,8 @@ DIGEST = bytes(range(32))
 PARTIES = ["north", "east", "west"]
 NONCES = {party: bytes([number] * 16) for number, party in enumerate(PARTIES)}
 PRIMES = [70368743669761, 70368743587841, 70368743489537]
+# Of an exact release of integers that travel under pads of their own.
+WIDE_PRIMES = [1125899906826241, 1125899906629633]
 
 # N = 4 decision points: T^1 … T^3, P on the left; F^1 … F^3, 2Q on the right.
 LEFT = {"north": [3, 7, 9, 5], "east": [0, 0, 0, 0], "west": [2, 10, 20, 12]}
@@ -69,12 +71,13 @@ TOTAL = [[1, 2], [3, 0], [1, 0]]
 
 # A round as a list of its fields: id; hash of the study; protocol; engine; parties; leader; groups; batch; sums; slices
 # of them; precision; minimum cohort; bound on samples; options; checkers; noise (kind, scale, honest parties). A batch
-# is its columns, bits, slices, lines, readings, columns of the data where they have more, and groups; a reading is its
-# form (products above and below, magnitude, proper, scale in bits, most), both maps, which lines, and whether of pairs.
+# is its columns, bits, slices, lines, readings, columns of the data where they have more, groups, and models; a reading
+# is its form (products above and below, magnitude, proper, scale in bits, most), both maps, which lines, whether of
+# pairs, and whether its denominator is of labels alone.
 ROUNDS: dict[str, list[Any]] = {
     "an AUC": [
         "00" * 16, "an AUC", "padded", "openfhe", PARTIES, "east", [],
-        [3, 25, 1, 1, [[[1, 1, 1 << 47, True, 0, 0], MAP, TOTAL, "every", False]], 0, 0],
+        [3, 25, 1, 1, [[[1, 1, 1 << 47, True, 0, 0], MAP, TOTAL, "every", False, True]], 0, 0, 1],
         0, 1, 1e-4, 3, 1 << 24, [], [], None,
     ],
     "two groups and a long bound": [
@@ -82,11 +85,11 @@ ROUNDS: dict[str, list[Any]] = {
         [
             3, 38, 18, 501,
             [
-                [[1, 1, 1 << 61, True, 4, 0], MAP, MAP, "data", False],
-                [[1, 1, 1 << 61, True, 4, 0], MAP, TOTAL, "resamples", False],
-                [[1, 1, 7, False, 0, 5], TOTAL, MAP, "data", True],
+                [[1, 1, 1 << 61, True, 4, 0], MAP, MAP, "data", False, False],
+                [[1, 1, 1 << 61, True, 4, 0], MAP, TOTAL, "resamples", False, False],
+                [[1, 1, 7, False, 0, 5], TOTAL, MAP, "data", True, True],
             ],
-            7, 2,
+            7, 2, 3,
         ],
         0, 18, None, 5, 1 << 33, [["runs", 3]], ["north", "west"], None,
     ],
@@ -97,8 +100,8 @@ ROUNDS: dict[str, list[Any]] = {
     ],
     "a choice": [
         "0b" * 16, "an AUC", "paper-semi-honest", "seal", [f"party-{number}" for number in range(20)], "party-7", [],
-        [3, 25, 1, 1, [[[1, 1, 1 << 47, True, 0, 0], TOTAL, TOTAL, "every", False]], 0, 0], 0, 1, None, 3, 1 << 24,
-        [["packing", "compact"]], [], None,
+        [3, 25, 1, 1, [[[1, 1, 1 << 47, True, 0, 0], TOTAL, TOTAL, "every", False, False]], 0, 0, 1],
+        0, 1, None, 3, 1 << 24, [["packing", "compact"]], [], None,
     ],
 }  # fmt: skip
 
@@ -147,7 +150,7 @@ def round_digest(name: str) -> bytes:
 
 def batch_of(fields: list[Any]) -> list[Any]:
     """A batch as it is hashed: of a map the ends of rows, the places and the coefficients, eight bytes each."""
-    *shape, readings, first, groups = fields
+    *shape, readings, first, groups, models = fields
     return [
         *shape,
         [
@@ -156,6 +159,7 @@ def batch_of(fields: list[Any]) -> list[Any]:
         ],
         first,
         groups,
+        models,
     ]
 
 
@@ -431,7 +435,7 @@ def vectors() -> dict[str, Any]:
             "runs": [common(run) | {side: masks(run, side) for side in ("tr", "fr")} for run in range(2)],
             "answers": list(answers_on_floats()),
         },
-        "padded": {"uploads": {party: padded_upload(party) for party in PARTIES}},
+        "padded": {"primes": WIDE_PRIMES, "uploads": {party: padded_upload(party) for party in PARTIES}},
         "padded-verified": [
             {
                 "runs": runs,

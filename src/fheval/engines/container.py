@@ -22,7 +22,8 @@ with one a would show the difference of their messages, so that no seed is deriv
 and expanded with AES-256 in counter mode under a key out of HMAC-SHA256, with every residue exactly uniform by
 rejection. What is assumed of it is what FrodoKEM assumes of AES in the place of its uniform matrix: that a public key
 of the cipher, chosen at random, gives numbers that are no easier for an attacker than uniform ones. A sender that
-chooses its seed chooses a no more freely than by trying seeds.
+chooses its seed chooses a no more freely than by trying seeds. The residues of b take the bits of their primes, 60
+or 56, and not the 64 of a word: the lower 32 bits of a row, the next 16, the next 8, and the upper 4 two by two.
 """
 
 from __future__ import annotations
@@ -257,18 +258,62 @@ def seeded(made: ResidueTable, secret: ResidueTable, parameters: Parameters, pri
     seed = new_seed(SystemRandomness()).reveal()
     body, drawn = made
     table = _moved((body, drawn), secret, _expanded(seed, parameters, primes), primes)
-    return seed + table.astype("<u8").tobytes()
+    return seed + b"".join(_packed(row, prime) for row, prime in zip(table, primes, strict=True))
 
 
 def is_seeded(payload: memoryview, parameters: Parameters, primes: Sequence[int]) -> bool:
     """Whether a ciphertext has a seed: those that have are half as long as those that have both polynomials."""
-    return parameters.scheme == "bfv" and len(payload) == SEED_BYTES + 8 * parameters.ring * len(primes)
+    return parameters.scheme == "bfv" and len(payload) == SEED_BYTES + sum(_sizes(parameters, primes))
 
 
-def unseeded(payload: memoryview, parameters: Parameters, primes: Sequence[int]) -> tuple[memoryview, memoryview]:
+def unseeded(payload: memoryview, parameters: Parameters, primes: Sequence[int]) -> tuple[ResidueTable, ResidueTable]:
     """Both polynomials of a ciphertext that has a seed; whether b's residues are below their primes is not checked."""
-    expanded = _expanded(bytes(payload[:SEED_BYTES]), parameters, primes)
-    return payload[SEED_BYTES:], expanded.astype("<u8", copy=False).data.cast("B")
+    body = np.empty((len(primes), parameters.ring), dtype="<u8")
+    place = SEED_BYTES
+    for row, prime, size in zip(body, primes, _sizes(parameters, primes), strict=True):
+        _unpack(payload[place : place + size], row, prime)
+        place += size
+    return body, _expanded(bytes(payload[:SEED_BYTES]), parameters, primes).astype("<u8", copy=False)
+
+
+def _sizes(parameters: Parameters, primes: Sequence[int]) -> list[int]:
+    return [_width(prime) * parameters.ring // 8 for prime in primes]
+
+
+def _width(prime: int) -> int:
+    """How many bits a residue takes: those of its prime, in whole half bytes."""
+    return -(-prime.bit_length() // 4) * 4
+
+
+# The planes that a row of residues is cut into, from the lowest bits on: their bits, and their numbers.
+_PLANES = ((32, "<u4"), (16, "<u2"), (8, "<u1"))
+
+
+def _packed(row: ResidueTable, prime: int) -> bytes:
+    planes, done = [], 0
+    for bits, kind in _PLANES:
+        if _width(prime) & bits:
+            planes.append((row >> np.uint64(done)).astype(kind))
+            done += bits
+    if _width(prime) & 4:
+        upper = (row >> np.uint64(done)).astype(np.uint8)
+        planes.append(upper[0::2] | upper[1::2] << 4)
+    return b"".join(plane.tobytes() for plane in planes)
+
+
+def _unpack(packed: memoryview, row: ResidueTable, prime: int) -> None:
+    """Fill a row: each plane goes to its place in all words at once."""
+    row[:] = 0
+    count, start, done = len(row), 0, 0
+    for bits, kind in _PLANES:
+        if _width(prime) & bits:
+            row.view(kind).reshape(count, -1)[:, done // bits] = np.frombuffer(packed, kind, count, start)
+            start += count * bits // 8
+            done += bits
+    if _width(prime) & 4:
+        upper = np.frombuffer(packed, np.uint8, count // 2, start)
+        last = row.view(np.uint8).reshape(count, -1)[:, done // 8]
+        last[0::2], last[1::2] = upper & 15, upper >> 4
 
 
 def _expanded(seed: bytes, parameters: Parameters, primes: Sequence[int]) -> ResidueTable:

@@ -95,28 +95,40 @@ CKKS_PAPER = Parameters(
 def bfv_linear(plain_modulus: int) -> Parameters:
     """BFV for linear work only: a fresh ciphertext times a plaintext, then down to one 60-bit prime.
 
-    Products with plaintexts leave noise of about 2^56; dropping two 60-bit primes divides it by 2^120, so that
-    the noise of the result is the rounding of the drop and not a function of the plaintexts. No key switching
-    happens, so the special prime is as small as SEAL's chain allows within 218 bits.
+    Products with plaintexts leave noise of 2^56 to 2^60. The first drop divides it by 2^56, which leaves as much as the
+    drop's own rounding, and the second that by 2^60, so that the noise of the result is the rounding of the last drop
+    and not a function of the plaintexts. No key switching happens, so the special prime is a small one. OpenFHE picks
+    primes of its own, 60 bits each.
     """
     return Parameters(
         name="bfv-8192-linear",
         scheme="bfv",
         ring=8192,
-        modulus_bits=(60, 60, 60, 38),
+        modulus_bits=(60, 60, 56, 38),
         depth=0,
         plain_modulus=plain_modulus,
     )
 
 
-# Plain moduli of about 46 bits: congruent 1 mod 2·8192 so that every slot is a field element. OpenFHE's noise
-# overflows at 50 bits, and SEAL needs t apart from the coefficient primes, which have 38, 43, 44 or 60 bits.
+# Plain moduli are congruent 1 mod 2·8192, so that every slot is a field element. Residues that travel have 46 bits, in
+# six bytes with room for sums. SEAL needs t apart from the coefficient primes, which have 38, 43, 44, 56 or 60 bits.
 PLAIN_MODULUS_BITS = 46
+
+# What travels as integers is reduced modulo primes as large as a result of one 60-bit prime carries. There the rounding
+# of the last drop has a deviation of √(8192/18) ≈ 21, and is opened rightly up to 2^59/t = 512. OpenFHE opens it in
+# double precision: a quotient of up to t/2 after four roundings, and one more when it is rounded itself, is off by a
+# quarter at most, which leaves 256, twelve deviations. One bit more would leave no room for the worst case.
+WIDE_MODULUS_BITS = 50
 
 
 def plain_moduli(count: int) -> tuple[int, ...]:
-    """The public primes t_1 … t_k, the largest below 2^46 first."""
+    """The public primes t_1 … t_k of residues that travel, the largest below 2^46 first."""
     return ntt_primes(bits=PLAIN_MODULUS_BITS, order=2 * 8192, count=count)
+
+
+def wide_moduli(count: int) -> tuple[int, ...]:
+    """The public primes of residues that stay where they are, the largest below 2^50 first."""
+    return ntt_primes(bits=WIDE_MODULUS_BITS, order=2 * 8192, count=count)
 
 
 def checked_vector(values: Vector, parameters: Parameters, limbs: int | None = None) -> Vector:

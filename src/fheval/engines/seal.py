@@ -137,7 +137,8 @@ class _Setting:
 
     def whole_ciphertext(self, payload: memoryview) -> tuple[bytes, memoryview, memoryview]:
         """A ciphertext that has a seed, as SEAL writes it, uncompressed, in three parts."""
-        return (self._fresh_head, *unseeded(payload, self.parameters, self.primes))
+        body, uniform = unseeded(payload, self.parameters, self.primes)
+        return self._fresh_head, body.data.cast("B"), uniform.data.cast("B")
 
     @cached_property
     def _fresh_head(self) -> bytes:

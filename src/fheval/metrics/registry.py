@@ -278,6 +278,12 @@ class Columns:
         histogram, _ = self._histogram
         return self.sums(histogram, [histogram.bins], [2 * histogram.bins])
 
+    @property
+    def of_labels(self) -> list[LinearMap]:
+        """P and Q, which do not depend on the scores; nothing where no histogram is counted."""
+        counted = any(isinstance(each, Histogram) for each in self._starts)
+        return [self.all_positives, self.all_negatives] if counted else []
+
     def cells(self, cut: float) -> Cells:
         """The confusion matrix where a score strictly above `cut` is called positive."""
         histogram, _ = self._histogram
@@ -331,16 +337,16 @@ class Metric:
         """How the metric is read from a line of counts of up to so many weighted samples."""
         if self.of_two is not None:
             both = self.of_two(columns, columns.next_line, inputs)
-            return msgspec.structs.replace(self._reading(both, samples), pairs=True)
-        return self._reading(self.ratio(columns, inputs), samples)
+            return msgspec.structs.replace(self._reading(both, samples, columns, columns.next_line), pairs=True)
+        return self._reading(self.ratio(columns, inputs), samples, columns)
 
     def binning_reading(self, columns: Columns, inputs: Inputs, samples: int) -> Reading | None:
         """How its binning error is read from the counts of the data, if it has one."""
         if self.binning is None:
             return None
-        return msgspec.structs.replace(self._reading(self.binning(columns, inputs), samples), of="data")
+        return msgspec.structs.replace(self._reading(self.binning(columns, inputs), samples, columns), of="data")
 
-    def _reading(self, ratio: Ratio, samples: int) -> Reading:
+    def _reading(self, ratio: Ratio, samples: int, *lines: Columns) -> Reading:
         left, right = (LinearMap.stack(side) for side in zip(*ratio.numerator, *ratio.denominator, strict=True))
         below = sum(len(one) for one, _ in ratio.denominator)
         form = Form.bounded(
@@ -350,7 +356,9 @@ class Metric:
             proper=self.proper,
             most=self.most,
         )
-        return Reading(form=form, left=left, right=right)
+        labels = [*(each for line in lines for each in line.of_labels), lines[-1].one]
+        of_labels = len(labels) > 1 and all(each.combines(labels) for pair in ratio.denominator for each in pair)
+        return Reading(form=form, left=left, right=right, of_labels=of_labels)
 
 
 def _auc(columns: Columns, _: Inputs) -> Ratio:

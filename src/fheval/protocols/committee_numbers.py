@@ -9,7 +9,7 @@ import numpy as np
 
 from fheval import field
 from fheval.engines import Parameters
-from fheval.engines.parameters import bfv_linear
+from fheval.engines.parameters import bfv_linear, plain_moduli
 from fheval.errors import CapacityError, LocalProtocolError
 from fheval.field import Residues
 from fheval.protocols import groups, padding
@@ -51,7 +51,7 @@ class Layout:
         bounds = [form.bound for form in round_.forms]
         rounded = None
         if round_.precision is None:
-            primes = exact_primes(max(bounds))
+            primes = exact_primes(max(bounds), plain_moduli)
         else:
             rounded = _planned(tuple(bounds), round_.precision, round_.denominators)
             primes = rounded.primes

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fheval import field
 from fheval.engines import Engine, Parameters
-from fheval.engines.parameters import bfv_linear
+from fheval.engines.parameters import bfv_linear, wide_moduli
 from fheval.errors import CapacityError, EngineError, LocalProtocolError, RemoteProtocolError, UndefinedMetric
 from fheval.field import Residues
 from fheval.protocols import base, curve, groups, padding
@@ -198,7 +198,7 @@ class Layout(SlotLayout):
         """Lay a round out; refuses, before anyone sends anything, what would not fit."""
         bounds = [form.bound for form in round_.forms]
         if round_.precision is None:
-            rounded, primes = None, exact_primes(max(bounds))
+            rounded, primes = None, exact_primes(max(bounds), wide_moduli)
         else:
             rounded = RoundedRelease.plan(bounds, round_.precision, round_.denominators)
             primes = rounded.primes

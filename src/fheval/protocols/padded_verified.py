@@ -164,7 +164,7 @@ def enough_primes(bound: int, runs: int) -> tuple[int, ...]:
     >>> [len(enough_primes(2**47, runs)) for runs in (1, 2, 3)]
     [4, 3, 3]
     """
-    for count in range(len(exact_primes(bound)), MOST_PRIMES + 1):
+    for count in range(len(exact_primes(bound, plain_moduli)), MOST_PRIMES + 1):
         primes = plain_moduli(count)
         if soundness_bits(bound, primes, runs) >= LEAST_SOUNDNESS_BITS:
             return primes

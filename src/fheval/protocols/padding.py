@@ -181,7 +181,7 @@ class SlotPlan:
         bounds = np.cumsum([len(self.source), len(self.stretches), len(self.groups)])
         factors, per_stretch, per_group, right = np.split(slots[: self.used], bounds)
         if not self._folded:
-            factors = factors + right
+            factors = field.add(factors, right, prime)
         stretches = field.add(_sums(factors, self.stretches, prime), per_stretch, prime)
         return field.add(self.by_group(stretches, prime), per_group, prime)
 

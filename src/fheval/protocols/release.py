@@ -5,17 +5,18 @@ gives the leader two integers instead,
 
     X = K·num + b·den + e_1        Z = K·den + e_2,
 
-b uniform in ±K·q/2, e_1 and e_2 uniform in [0, E), so that X/Z is num/den to within q/2, and the leader tells X/Z
-rounded to decimals: neither it nor the others keep X and Z. q is the study's precision p less one unit of the last
-decimal, which is a tenth of p or less, so that what is told is num/den to within p/2.
+b uniform in ±K·q/2, e_1 and e_2 uniform in [0, E), so that X/Z is num/den to within q/2 and the noise, and the leader
+tells X/Z rounded to decimals: neither it nor the others keep X and Z. q is the study's precision p less one unit of the
+last decimal, which is a tenth of p or less, and less an eighth of p for the noise, so that what is told is num/den to
+within p/2.
 
 Why that hides everything else. For a guess (num', den') the values of K that fit Z number E/den', and given K, the
 pairs (b, e_1) that fit X number E/den' out of K·q·E, which is the likelihood 1/(Z·q) whatever the guess is, as long as
 num'/den' is within q/2 of X/Z. E = 2^20·den_max makes these counts large: without the noise, den' | Z would test any
-guess. K_0 = 2^7·E/p keeps the noise below the last digit even for the smallest den. So X says nothing, and Z says where
+guess. K_0 = 2^4·E/p keeps the noise at p/16 or less even for the smallest den. So X says nothing, and Z says where
 log K + log den lies: a guess that is wrong by s octaves is one for which log K was shifted by s. Above K_0·den_max the
 primes leave W octaves for log K, the more the smaller den_max is: of 2^24 samples a denominator that is a count has
-W = 96 with four primes, one that is a product of two has 49.
+W = 114 with four primes, one that is a product of two has 68.
 
 Over one number a uniform log K would do. Over a whole round it does not: the ends of its range show, the sooner the
 more draws there are. So log K has smooth ends: over W octaves its density is (2/W)·sin²(π·u), u from 0 to 1, the one
@@ -45,13 +46,13 @@ An exact release multiplies num and den by one unit of each field: everything bu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, log2, pi, prod, sin, sqrt
 from typing import TypeVar
 
-from fheval.engines.parameters import plain_moduli
+from fheval.engines.parameters import wide_moduli
 from fheval.errors import CapacityError, VerificationFailed
 from fheval.field import combine, rational
 from fheval.protocols.round import Denominator, Form, digits_within, in_decimals
@@ -62,7 +63,7 @@ LEAST_HIDING_BITS = 6
 # What the lines of one kind draw beyond their common scale.
 LINE_BITS = 16
 NOISE_BITS = 20
-NOISE_MARGIN_BITS = 7
+NOISE_MARGIN_BITS = 4
 MOST_PRIMES = 16
 
 R = TypeVar("R", bound="RoundedRelease")
@@ -106,7 +107,7 @@ class RoundedRelease:
 
         >>> release = RoundedRelease.plan([2**47], 1e-4)
         >>> len(release.primes), release.scales[0].spare_bits, release.hiding_bits
-        (4, 49, 15)
+        (4, 68, 21)
         """
         largest: dict[int, int] = {}
         chosen = [Denominator(kind) for kind in range(len(bounds))] if denominators is None else denominators
@@ -114,7 +115,7 @@ class RoundedRelease:
             largest[each.kind] = max(bound, largest.get(each.kind, 0))
         width = Fraction(str(precision))
         for count in range(1, MOST_PRIMES + 1):
-            primes = plain_moduli(count)
+            primes = cls.moduli(count)
             scales = tuple(cls.scale(largest[kind], width, prod(primes)) for kind in range(len(largest)))
             release = cls(precision=width, primes=primes, scales=scales, lines=any(each.line for each in chosen))
             if release.hiding_bits >= LEAST_HIDING_BITS:
@@ -123,6 +124,11 @@ class RoundedRelease:
             f"A precision of {precision} for {len(largest)} kinds of numbers up to 2^{max(bounds).bit_length()} needs "
             f"more than {MOST_PRIMES} primes. Choose a coarser precision, fewer numbers or a smaller max_samples."
         )
+
+    @staticmethod
+    def moduli(count: int) -> tuple[int, ...]:
+        """The primes that a release is computed with."""
+        return wide_moduli(count)
 
     @classmethod
     def scale(cls, bound: int, precision: Fraction, modulus: int) -> Scale:
@@ -150,7 +156,7 @@ class RoundedRelease:
         """Aggregator: fresh K, b, e_1 and e_2 for the forms of a round; K and e_2 are those of their denominator."""
         common: dict[int, int] = {}
         scales: dict[Denominator, tuple[int, int]] = {}
-        tilt = self.precision - Fraction(1, 10**self.digits)
+        tilt = self.precision - Fraction(1, 10**self.digits) - self.precision / 2 ** (NOISE_MARGIN_BITS - 1)
         drawn = []
         for each in denominators:
             if each not in scales:
@@ -175,7 +181,7 @@ class RoundedRelease:
     def fraction(self, kind: int, x: Sequence[int], z: Sequence[int]) -> Fraction | None:
         """Leader: X/Z of a kind of denominator from their residues; None where den is zero."""
         top, bottom = self._lifted(x), self._lifted(z)
-        # An honest Z is at least about K_0·den; e_2 alone is below E = K_0·p/2^7.
+        # An honest Z is at least about K_0·den; e_2 alone is below E = K_0·p/2^4.
         return None if bottom < self.scales[kind].smallest else Fraction(top, bottom)
 
     def ratio(self, form: Form, kind: int, x: Sequence[int], z: Sequence[int]) -> Fraction | None:
@@ -220,10 +226,10 @@ def smooth_log_integer(rng: Randomness, low: int, octaves: int) -> int:
 _RESOLUTION = 1 << 53
 
 
-def exact_primes(magnitude: int) -> tuple[int, ...]:
-    """The fewest primes modulo which a fraction of integers up to `magnitude` is unique."""
+def exact_primes(magnitude: int, moduli: Callable[[int], tuple[int, ...]]) -> tuple[int, ...]:
+    """The fewest of the primes modulo which a fraction of integers up to `magnitude` is unique."""
     for count in range(1, MOST_PRIMES + 1):
-        primes = plain_moduli(count)
+        primes = moduli(count)
         if 2 * magnitude * magnitude < prod(primes):
             return primes
     raise CapacityError(f"Fractions up to 2^{magnitude.bit_length()} need more than {MOST_PRIMES} primes.")

@@ -133,7 +133,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     It is `of` every line, of the data alone, or of their resamples alone; the latter follows a reading of the data,
     and its denominators scatter about those. A reading of `pairs` finds the lines of two groups behind one another, and
-    is asked of every two groups.
+    is asked of every two groups. Where its denominator is `of_labels` alone, it is the same for all models.
     """
 
     form: Form
@@ -141,6 +141,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     right: LinearMap
     of: Literal["every", "data", "resamples"] = "every"
     pairs: bool = False
+    of_labels: bool = False
 
     @property
     def below(self) -> tuple[LinearMap, ...]:
@@ -160,8 +161,9 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     It has `width` columns, and for each of so many `slices` of the data one line for the data themselves and one for
     each of their resamples, `lines` in all. Where the data are counted more finely than their resamples, the lines of
     the data have `first` columns, and stand before all others. Slices are of everyone and of each of so many `groups`,
-    and so on. Behind its last column every line has the constant one, which nobody uploads. No number of the table,
-    summed over all parties, has more than so many `bits`.
+    and so on, those of the first of so many `models` before those of the next. Behind its last column every line has
+    the constant one, which nobody uploads. No number of the table, summed over all parties, has more than so many
+    `bits`.
     """
 
     width: int
@@ -171,6 +173,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     readings: tuple[Reading, ...]
     first: int = 0
     groups: int = 0
+    models: int = 1
 
     def __post_init__(self) -> None:
         if self.first and any(each.of == "every" for each in self.readings):
@@ -204,7 +207,11 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     @property
     def denominators(self) -> tuple[Denominator, ...]:
-        """Which denominator each form has: readings with the same maps below the line have the same."""
+        """Which denominator each form has: readings with the same maps below the line have the same.
+
+        One that is of labels alone is read from the first model's lines for all of them, so that it is the same for
+        sure, whatever a party counted.
+        """
         kinds: dict[tuple[tuple[LinearMap, ...], tuple[int, ...]], int] = {}
         of_resamples: dict[tuple[LinearMap, ...], tuple[LinearMap, ...]] = {}
         found = []
@@ -215,6 +222,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
                 if of_resamples.setdefault(below, each.below) != each.below:
                     raise LocalProtocolError("Resamples have two denominators where the data have one.")
             for where in self.sources(each):
+                if each.of_labels:
+                    where = tuple(one % (self.slices // self.models) for one in where)
                 kind = kinds.setdefault((below, where), len(kinds))
                 found += [Denominator(kind, line) for line in self.lines_of(each)]
         return tuple(found)
@@ -257,6 +266,10 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
             for number, each in zip(chosen, mine, strict=True):
                 stop = start + each.form.terms
                 left, right = both[:, start:stop], both[:, behind + start : behind + stop]
+                if each.of_labels:
+                    for side in (left, right):
+                        below = side.reshape(self.models, -1, each.form.terms)[..., each.form.numerator :]
+                        below[1:] = below[0]
                 factors[number] = (left.reshape(-1), right.reshape(-1))
                 start = stop
         lefts, rights = zip(*factors, strict=True)

@@ -31,11 +31,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, isqrt
 
+from fheval.engines.parameters import plain_moduli
 from fheval.errors import LocalProtocolError
 from fheval.protocols.release import (
     LINE_BITS,
     NOISE_BITS,
-    NOISE_MARGIN_BITS,
     RoundedRelease,
     Scale,
     smooth_log_integer,
@@ -49,6 +49,8 @@ BLINDERS = 2
 FILL_BITS = 5
 # How much smaller than H²·p what they fill must be: 2·G·2^7 ≤ H²·p.
 _FILL_MARGIN_BITS = FILL_BITS + 8
+# And the noise: 2·E·2^7 ≤ H²·p.
+_NOISE_MARGIN_BITS = 7
 # Of the window p, what is left to κ, β and the noise.
 _LEFT_OPEN = 16
 
@@ -96,6 +98,11 @@ class TwoBlinders(RoundedRelease):
 
     __slots__ = ()
 
+    @staticmethod
+    def moduli(count: int) -> tuple[int, ...]:
+        """Those of uploads, which are residues here."""
+        return plain_moduli(count)
+
     @classmethod
     def scale(cls, bound: int, precision: Fraction, modulus: int) -> Scale:
         return HalfScale.of(bound, precision, modulus)
@@ -138,7 +145,7 @@ class TwoBlinders(RoundedRelease):
 def _least(noise: int, precision: Fraction, spare: int) -> int:
     """H, for scales of so many octaves."""
     by_fill = ceil((1 << (spare + _FILL_MARGIN_BITS)) / precision)
-    by_noise = isqrt(ceil((2 * noise << NOISE_MARGIN_BITS) / precision)) + 1
+    by_noise = isqrt(ceil((2 * noise << _NOISE_MARGIN_BITS) / precision)) + 1
     return max(by_fill, by_noise)
 
 

@@ -87,11 +87,10 @@ class Frame:
             raise EngineError("A ciphertext is transparent: anyone can read it. Ask the sender to send it again.")
         return table
 
-    def completed(self, body: memoryview, uniform: memoryview) -> ResidueTable:
+    def completed(self, body: ResidueTable, uniform: ResidueTable) -> ResidueTable:
         """The table of a ciphertext whose first polynomial is a sender's, and the second one was expanded here."""
-        first, second = (np.frombuffer(part, dtype="<u8").reshape(-1, self.shape[1]) for part in (body, uniform))
-        self._check(first)
-        return np.concatenate([first, second])
+        self._check(body)
+        return np.concatenate([body, uniform])
 
     def _check(self, table: ResidueTable) -> None:
         if np.any(table.max(axis=1, keepdims=True) >= self.primes[: len(table)]):
