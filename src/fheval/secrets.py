@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hmac
 import os
+from collections.abc import Iterable, Iterator
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
@@ -26,7 +27,8 @@ T = TypeVar("T")
 SEED_BYTES = 32
 
 # A derived key is used for one stream only, so the counter may start at zero.
-_ZERO_NONCE = bytes(16)
+_FROM_ZERO = modes.CTR(bytes(16))
+_NO_NONCE = bytes(12)
 
 _SEAL_NONCE_BYTES = 12
 _SEAL_LENGTH_BYTES = 4
@@ -88,13 +90,21 @@ class Stream:
     __slots__ = ("_encryptor",)
 
     def __init__(self, key: Secret[bytes]) -> None:
-        self._encryptor = Cipher(algorithms.AES(key.reveal()), modes.CTR(_ZERO_NONCE)).encryptor()
+        self._encryptor = Cipher(algorithms.AES(key.reveal()), _FROM_ZERO).encryptor()
 
     def draw(self, count: int) -> bytes:
         return self._encryptor.update(bytes(count))
 
     def __repr__(self) -> str:
         return "Stream(…)"
+
+
+def key_stream(key: Secret[bytes], count: int) -> bytes:
+    """So many uniform bytes under a key that is used for nothing else, at once: half the time of a `Stream`.
+
+    They are what GCM hides zeros under, AES-256 of the counters from 2 on, without the tag behind them.
+    """
+    return AESGCM(key.reveal()).encrypt(_NO_NONCE, bytes(count), None)[:count]
 
 
 def new_seed(rng: Randomness) -> Secret[bytes]:
@@ -123,6 +133,15 @@ def expand(seed: Secret[bytes], usage: str, *labels: str | bytes | int) -> Secre
     of HMAC-SHA256, a pseudorandom function, under it. A seed is used with this or with `derive`, never with both.
     """
     return Secret(hmac.digest(seed.reveal(), _info(usage, labels) + b"\x01", "sha256"))
+
+
+def expand_each(
+    seeds: Iterable[Secret[bytes]], usage: str, common: tuple[str | bytes | int, ...], own: Iterable[str | bytes | int]
+) -> Iterator[Secret[bytes]]:
+    """`expand(seed, usage, *common, label)` for each seed and its own label; what is common is put together once."""
+    start = _info(usage, common)
+    for seed, label in zip(seeds, own, strict=False):
+        yield Secret(hmac.digest(seed.reveal(), start + _labelled(label) + b"\x01", "sha256"))
 
 
 def _info(usage: str, labels: tuple[str | bytes | int, ...]) -> bytes:

@@ -41,10 +41,10 @@ def expanded(seed: bytes, info: bytes) -> bytes:
     return hmac.digest(seed, info + b"\x01", hashlib.sha256)
 
 
-def key_stream(key: bytes, count: int) -> bytes:
-    """AES-256 of the numbers 0, 1, 2, … as 16-byte words."""
+def key_stream(key: bytes, count: int, first: int = 0) -> bytes:
+    """AES-256 of the numbers 0, 1, 2, … as 16-byte words, or of those from another on."""
     block = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305 (single blocks build counter mode)
-    blocks = b"".join(block.update(number.to_bytes(16, "big")) for number in range(-(-count // 16)))
+    blocks = b"".join(block.update(number.to_bytes(16, "big")) for number in range(first, first - (-count // 16)))
     return blocks[:count]
 
 

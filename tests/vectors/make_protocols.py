@@ -275,9 +275,9 @@ def packed(values: list[int]) -> str:
 
 
 def pad_integers(party: str, digest: bytes, count: int, size: int) -> list[int]:
-    """A party's pad: numbers of so many bytes from one stream."""
+    """A party's pad: numbers of so many bytes from one stream, whose first counter is 2."""
     seed = expanded(MASTER, labelled("pad seed", party))
-    data = key_stream(expanded(seed, labelled("padded/pad", digest, NONCES[party])), size * count)
+    data = key_stream(expanded(seed, labelled("padded/pad", digest, NONCES[party])), size * count, first=2)
     return [int.from_bytes(data[start : start + size], "little") for start in range(0, len(data), size)]
 
 

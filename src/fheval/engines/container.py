@@ -322,7 +322,8 @@ def _expanded(seed: bytes, parameters: Parameters, primes: Sequence[int]) -> Res
     limits = np.array(primes, dtype=np.uint64)[:, np.newaxis]
     masks = np.array([(1 << prime.bit_length()) - 1 for prime in primes], dtype=np.uint64)[:, np.newaxis]
     table = np.frombuffer(stream.draw(8 * len(primes) * parameters.ring), dtype="<u8").reshape(len(primes), -1) & masks
-    while (above := table >= limits).any():
+    while (table.max(axis=1, keepdims=True) >= limits).any():
+        above = table >= limits
         rows, _ = np.nonzero(above)
         table[above] = np.frombuffer(stream.draw(8 * len(rows)), dtype="<u8") & masks[rows, 0]
     return table

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cache
 from hashlib import sha256
 from hmac import compare_digest
 from typing import Any, ClassVar
@@ -99,7 +100,12 @@ class Stage(str, Enum):
     @property
     def parts(self) -> tuple[Stage, ...]:
         """All stages that it can be asked in."""
-        return tuple(each for each in Stage if each.whole is self.whole)
+        return _parts(self.whole)
+
+
+@cache
+def _parts(whole: Stage) -> tuple[Stage, ...]:
+    return tuple(each for each in Stage if each.whole is whole)
 
 
 class Asked(Enum):

@@ -33,7 +33,7 @@ with all the rest.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
@@ -47,7 +47,7 @@ from fheval.engines.parameters import bfv_linear
 from fheval.errors import CapacityError, RemoteProtocolError
 from fheval.field import Residues
 from fheval.protocols.round import AGGREGATOR, NONCE_BYTES, IntegerVector, PartySecrets, PublicSetup, Round
-from fheval.secrets import Randomness, Secret, Stream, derive, expand, new_seed, residues
+from fheval.secrets import Randomness, Secret, Stream, expand, expand_each, key_stream, new_seed, residues
 from fheval.wire import Blob
 
 # The ciphertexts of one sheet of the leader.
@@ -78,7 +78,7 @@ MOST_PRODUCTS = (1 << 14) - 1
 # Small uploads are added in blocks that stay in the cache, a larger one by itself, which spares copying it; the memory
 # in use does not depend on the number of parties.
 _BLOCK = 128
-_BLOCK_BYTES = 1 << 18
+_BLOCK_BYTES = 1 << 20
 _SMALL_BYTES = 1 << 15
 _MOST_RECENT = (1 << 16) - _BLOCK
 
@@ -178,10 +178,10 @@ class SlotPlan:
 
     def sums(self, slots: Residues, prime: int) -> Residues:
         """Add up the slots of each group."""
-        bounds = np.cumsum([len(self.source), len(self.stretches), len(self.groups)])
-        factors, per_stretch, per_group, right = np.split(slots[: self.used], bounds)
+        left, upper = len(self.source), self._upper
+        factors, per_stretch, per_group = slots[:left], slots[left : upper - len(self.groups)], slots[self.corrected]
         if not self._folded:
-            factors = field.add(factors, right, prime)
+            factors = field.add(factors, slots[upper : self.used], prime)
         stretches = field.add(_sums(factors, self.stretches, prime), per_stretch, prime)
         return field.add(self.by_group(stretches, prime), per_group, prime)
 
@@ -191,8 +191,13 @@ def _lengths(ends: tuple[int, ...]) -> npt.NDArray[np.intp]:
     return np.diff(ends, prepend=0)
 
 
-def _sums(values: Residues, ends: Sequence[int], prime: int) -> Residues:
-    sums: Residues = np.add.reduceat(values, [0, *ends[:-1]]) % np.uint64(prime)
+@lru_cache(maxsize=64)
+def _starts(ends: tuple[int, ...]) -> npt.NDArray[np.intp]:
+    return np.array([0, *ends[:-1]], dtype=np.intp)
+
+
+def _sums(values: Residues, ends: tuple[int, ...], prime: int) -> Residues:
+    sums: Residues = np.add.reduceat(values, _starts(ends)) % np.uint64(prime)
     return sums
 
 
@@ -224,8 +229,14 @@ def pad(
     of t/2^130, or 2^-84 for primes of 46 bits: of the 2^128 integers, each residue has one more or less. A whole upload
     of a million values is within 2^-64 of uniform. What is added modulo 2^bits is uniform as it is.
     """
-    stream = Stream(expand(seed, usage, round_.digest, nonce))
-    return np.frombuffer(stream.draw(bits // 8 * values), dtype="<u4")
+    return next(_pads([seed], round_, [nonce], values, usage, bits))
+
+
+def _pads(
+    seeds: Iterable[Secret[bytes]], round_: Round, nonces: Iterable[bytes], values: int, usage: str, bits: int
+) -> Iterator[PadLimbs]:
+    for key in expand_each(seeds, usage, (round_.digest,), nonces):
+        yield np.frombuffer(key_stream(key, bits // 8 * values), dtype="<u4")
 
 
 def reduced(limbs: npt.NDArray[np.uint64], bits: int, primes: Sequence[int]) -> list[Residues]:
@@ -430,8 +441,9 @@ def _added_pads(
 ) -> npt.NDArray[np.uint64]:
     """Limbs are added up as they come out of the cipher and reduced once: 2^32 parties do not overflow."""
     total = np.zeros(bits // 32 * values, dtype=np.uint64)
-    for party, nonce in zip(roster, split_nonces(nonces, roster), strict=True):
-        total += pad(secrets.pad_seed_of(party), round_, nonce, values, usage, bits)
+    seeds = secrets.pad_seeds_of(roster)
+    for own in _pads(seeds, round_, split_nonces(nonces, roster), values, usage, bits):
+        total += own
     return total
 
 
@@ -488,7 +500,7 @@ class LinearCircuit:
 
     def mask(self, rng: Randomness) -> Mask:
         """Draw and encrypt one mask, for a ciphertext that has been dropped one level."""
-        numbers = residues(derive(new_seed(rng), "padded/mask"), self.prime, self.plan.slots)
+        numbers = residues(Stream(expand(new_seed(rng), "padded/mask")), self.prime, self.plan.slots)
         return Mask(numbers=numbers, ciphertext=self.evaluator.encrypt(numbers, dropped=1))
 
     def take_masks(self, rng: Randomness) -> Masks:

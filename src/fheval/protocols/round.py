@@ -13,13 +13,13 @@ Protocols know tables, maps and ratio forms, and nothing of metrics.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from hashlib import sha256
-from itertools import combinations
+from itertools import combinations, repeat
 from math import comb
 from typing import Any, Literal
 
@@ -31,7 +31,7 @@ from fheval.engines import Engine, Parameters
 from fheval.errors import CohortTooSmall, ConfigError, LocalProtocolError, RemoteProtocolError, UndefinedMetric
 from fheval.field import LinearMap, Residues
 from fheval.privacy.sampling import Noise
-from fheval.secrets import Randomness, SealBroken, Secret, expand, new_seed, seal, unseal
+from fheval.secrets import Randomness, SealBroken, Secret, expand_each, new_seed, seal, unseal
 from fheval.wire import Message
 
 ROUND_ID_BYTES = 16
@@ -480,14 +480,23 @@ class PartySecrets:
 
     def pad_seed_of(self, party: str) -> Secret[bytes]:
         """Leader: any party's pad seed."""
+        return next(self.pad_seeds_of([party]))
+
+    def pad_seeds_of(self, parties: Iterable[str]) -> Iterator[Secret[bytes]]:
+        """Leader: the pad seed of each of these parties."""
         if self.master is None:
             raise LocalProtocolError("Other parties' pads are the leader's to derive. This party has no master.")
-        return pad_seed(self.master, party)
+        return pad_seeds(self.master, parties)
+
+
+def pad_seeds(master: Secret[bytes], parties: Iterable[str]) -> Iterator[Secret[bytes]]:
+    """Each party's pad seed. Without the master it tells nothing about another's: HMAC is a pseudorandom function."""
+    return expand_each(repeat(master), "pad seed", (), parties)
 
 
 def pad_seed(master: Secret[bytes], party: str) -> Secret[bytes]:
-    """A party's pad seed. Without the master it tells nothing about another's: HMAC is a pseudorandom function."""
-    return expand(master, "pad seed", party)
+    """One party's pad seed."""
+    return next(pad_seeds(master, [party]))
 
 
 class PublicSetup(Message, frozen=True, kw_only=True):
