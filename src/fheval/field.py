@@ -278,25 +278,25 @@ class LinearMap(msgspec.Struct, frozen=True, array_like=True, cache_hash=True):
         """How long a vector is at least that it maps."""
         return int(self._places.max())
 
-    def combines(self, others: Sequence[LinearMap]) -> bool:
-        """Whether every row is a combination of other maps, of one row each, that add up different stretches.
+    def reads_whole(self, stretches: Sequence[tuple[int, int]]) -> bool:
+        """Whether every row adds up nothing but these stretches, each of them as a whole; they do not overlap.
 
-        >>> positives, negatives = LinearMap.stretches([0], [3]), LinearMap.stretches([3], [6])
-        >>> (2 * positives + negatives).combines([positives, negatives])
+        >>> positives, negatives = (0, 3), (3, 6)
+        >>> LinearMap.stretches([0], [6]).reads_whole([positives, negatives])
         True
-        >>> LinearMap.stretches([0], [2]).combines([positives, negatives])
+        >>> LinearMap.stretches([0], [2]).reads_whole([positives, negatives])
+        False
+        >>> LinearMap.stretches([3], [6]).reads_whole([positives])
         False
         """
-        if not others:
+        edges = {0, *(edge for stretch in stretches for edge in stretch)}
+        if not edges.issuperset(self._places.tolist()):
             return False
-        probes = np.zeros((len(others), max(each.reach for each in (self, *others))), dtype=np.int64)
-        probes[range(len(others)), [each.reach - 1 for each in others]] = 1
-        weights = self.of_integers(probes).T.tolist()
-        first, *rest = others
-        return all(
-            self[row] == sum((int(w) * each for w, each in zip(mine[1:], rest, strict=True)), int(mine[0]) * first)
-            for row, mine in enumerate(weights)
-        )
+        # Between two edges a row has one coefficient: zero, where no stretch begins at the first of them.
+        outside = sorted(edges.difference(start for start, _ in stretches))
+        probes = np.zeros((len(outside), max(*outside, self.reach) + 1), dtype=np.int64)
+        probes[range(len(outside)), outside] = 1
+        return not self.of_integers(probes).any()
 
     @property
     def _places(self) -> Integers:

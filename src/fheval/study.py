@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from itertools import combinations, product
 from math import ceil, comb
@@ -551,7 +551,7 @@ def _means(metrics: Sequence[str], models: Sequence[str]) -> dict[str, Any]:
 
 def _field(name: str, value: object) -> Any:
     """A field of a study from what people wrote: a list of one may be written without its brackets."""
-    kinds = get_type_hints(Study)
+    kinds = _kinds()
     if name not in kinds:
         raise _no_field(name)
     if kinds[name] == tuple[str, ...] and isinstance(value, str):
@@ -559,6 +559,11 @@ def _field(name: str, value: object) -> Any:
     if name == "every" and isinstance(value, str):
         value = _seconds(value)
     return _converted(name, value, kinds[name])
+
+
+@cache
+def _kinds() -> dict[str, Any]:
+    return get_type_hints(Study)
 
 
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
@@ -590,7 +595,7 @@ def _plain(value: Any) -> Any:
 
 
 def _no_field(name: str) -> StudyError:
-    known = {*get_type_hints(Study), "decision_points", "scores", *(option.name for option in _all_options())}
+    known = {*_kinds(), "decision_points", "scores", *(option.name for option in _all_options())}
     return StudyError(f"A study has no {name!r}. It has: {', '.join(sorted(known - {'options'}))}.")
 
 

@@ -93,7 +93,7 @@ def evaluated(**options: object) -> Result:
 
 def test_evaluate() -> None:
     result = evaluated(decision_points=50)
-    assert (result.protocol, result.precision, result.hiding_bits) == (NAME, 1e-4, 15)
+    assert (result.protocol, result.precision, result.hiding_bits) == (NAME, 1e-4, 21)
     assert result.auc == pytest.approx(pooled(50), abs=1e-4)
     several = evaluated(metrics=["auc", "f1@0.4"], ci=0.9, replicates=30, decision_points=20, precision="exact")
     assert len(several.results) == 2

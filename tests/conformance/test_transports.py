@@ -15,7 +15,7 @@ from fheval.protocols.base import Stage
 from vault.trial import Trial, make_consortium, running
 
 # Long enough for a busy machine to answer, short enough to wait for who is away.
-SECONDS = 8.0
+SECONDS = 4.0
 
 
 @pytest.fixture(params=sorted(CARRIERS))

@@ -48,6 +48,8 @@ def test_the_leader_gives_all_parts_for_one_roster() -> None:
 
 
 def test_what_takes_more_messages_than_there_are_stages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Layouts that were not refused are remembered.
+    monkeypatch.setattr(padded, "_laid_out", padded._laid_out.__wrapped__)
     monkeypatch.setattr(padded, "MOST_CIPHERTEXTS", 1)
     with pytest.raises(CapacityError, match="messages of the leader"):
         layout_of(a_round("padded", 3, precision=1e-90))

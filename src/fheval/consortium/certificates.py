@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
@@ -139,8 +140,9 @@ def read_certificates(pem: bytes, source: str) -> list[x509.Certificate]:
         raise ConfigError(f"{source} holds no certificate in PEM format ({error}). Check the file.") from None
 
 
+@lru_cache(maxsize=2048)
 def certificate_from_der(data: bytes) -> x509.Certificate:
-    """Read a certificate out of a message or a record, or raise one of `MALFORMED`."""
+    """Read a certificate out of a message or a record, or raise one of `MALFORMED`; many are read again and again."""
     return _whole(x509.load_der_x509_certificate(data))
 
 

@@ -218,24 +218,24 @@ class Columns:
     """What is counted, by name instead of by column: each name is a linear map of a line of the table.
 
     With a `coarser` histogram, bins are those of it, whose cuts are among the cuts of the one that is counted. `start`
-    is where the line begins, if it follows another.
+    is where the line begins, if it follows another, and `end` where it does.
     """
 
     def __init__(self, statistics: Sequence[Statistic], *, coarser: Histogram | None = None, start: int = 0) -> None:
         starts = accumulate((statistic.width for statistic in statistics), initial=start)
-        *firsts, self._width = starts
+        *firsts, self.end = starts
         self._starts: dict[Statistic, int] = dict(zip(statistics, firsts, strict=True))
         self._coarser = coarser
 
     @property
     def next_line(self) -> Columns:
         """The same columns of the line behind this one."""
-        return Columns(tuple(self._starts), coarser=self._coarser, start=self._width)
+        return Columns(tuple(self._starts), coarser=self._coarser, start=self.end)
 
     @property
     def one(self) -> LinearMap:
         """The constant that every line has behind its last number."""
-        return LinearMap.stretches([self._width], [self._width + 1])
+        return LinearMap.stretches([self.end], [self.end + 1])
 
     def of(self, statistic: Statistic) -> LinearMap:
         """All integers of a statistic, a row each."""
@@ -279,10 +279,10 @@ class Columns:
         return self.sums(histogram, [histogram.bins], [2 * histogram.bins])
 
     @property
-    def of_labels(self) -> list[LinearMap]:
-        """P and Q, which do not depend on the scores; nothing where no histogram is counted."""
-        counted = any(isinstance(each, Histogram) for each in self._starts)
-        return [self.all_positives, self.all_negatives] if counted else []
+    def of_labels(self) -> list[tuple[int, int]]:
+        """Where all positives are and where all negatives: their sums do not depend on the scores."""
+        counted = [(start, each.bins) for each, start in self._starts.items() if isinstance(each, Histogram)]
+        return [(start + half * bins, start + (half + 1) * bins) for start, bins in counted for half in range(2)]
 
     def cells(self, cut: float) -> Cells:
         """The confusion matrix where a score strictly above `cut` is called positive."""
@@ -356,8 +356,9 @@ class Metric:
             proper=self.proper,
             most=self.most,
         )
-        labels = [*(each for line in lines for each in line.of_labels), lines[-1].one]
-        of_labels = len(labels) > 1 and all(each.combines(labels) for pair in ratio.denominator for each in pair)
+        labels = [stretch for line in lines for stretch in line.of_labels]
+        labels = [*labels, (lines[-1].end, lines[-1].end + 1)] if labels else []
+        of_labels = bool(labels) and all(each.reads_whole(labels) for pair in ratio.denominator for each in pair)
         return Reading(form=form, left=left, right=right, of_labels=of_labels)
 
 
@@ -906,6 +907,7 @@ class Spec:
         )
 
 
+@lru_cache(maxsize=1024)
 def parse_spec(text: str) -> Spec:
     """Read a metric's name, with a threshold behind an @ where it takes one.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
 from typing import NoReturn, TypeVar
 
@@ -196,24 +197,31 @@ class Layout(SlotLayout):
     @classmethod
     def of(cls, round_: Round) -> Layout:
         """Lay a round out; refuses, before anyone sends anything, what would not fit."""
-        bounds = [form.bound for form in round_.forms]
-        if round_.precision is None:
-            rounded, primes = None, exact_primes(max(bounds), wide_moduli)
-        else:
-            rounded = RoundedRelease.plan(bounds, round_.precision, round_.denominators)
-            primes = rounded.primes
         if round_.batch is None:
             raise LocalProtocolError("A round of counts has no ratios to lay out.")
-        released = _groups(round_.forms, rounded is not None)
-        return cls(
-            primes=primes,
-            plan=SlotPlan.of(released, bfv_linear(primes[0]).slots),
-            uploaded=round_.batch.size,
-            bits=padding.pad_bits(round_.batch.bits, round_.batch.size),
-            released=tuple(released),
-            batch=round_.batch,
-            rounded=rounded,
-        )
+        return _laid_out(round_.batch, round_.precision)
+
+
+@lru_cache(maxsize=16)
+def _laid_out(batch: Batch, precision: float | None) -> Layout:
+    """The layout of a round, which every step asks for again."""
+    forms = batch.forms
+    bounds = [form.bound for form in forms]
+    if precision is None:
+        rounded, primes = None, exact_primes(max(bounds), wide_moduli)
+    else:
+        rounded = RoundedRelease.plan(bounds, precision, batch.denominators)
+        primes = rounded.primes
+    released = _groups(forms, rounded is not None)
+    return Layout(
+        primes=primes,
+        plan=SlotPlan.of(released, bfv_linear(primes[0]).slots),
+        uploaded=batch.size,
+        bits=padding.pad_bits(batch.bits, batch.size),
+        released=tuple(released),
+        batch=batch,
+        rounded=rounded,
+    )
 
 
 def fits(layout: SlotLayout, ciphertexts: Sequence[Sequence[object]]) -> bool:
