@@ -3,14 +3,23 @@
 BOOTSTRAP ?= python3
 PYTHON := .venv/bin/python
 PYTHON_OPENFHE := .venv-openfhe/bin/python
-PYTEST_OPTIONS ?= -n 2
+PYTEST_OPTIONS ?= -n 3
 
 # What runs again in .venv-openfhe, with its engine: the suites on real FHE, and the doctests of what they test.
 # Of the adversary suite only what runs on a real engine: its statistics do not depend on one.
 ENGINE_SUITES := $(wildcard $(addprefix tests/,conformance adversary/test_strategies.py secrecy protocols e2e) \
   $(addprefix src/fheval/,engines protocols))
 
-# pytest already runs a process per core, and figures are stated for one thread.
+# Every test that starts a process compiles all of Python's modules again where bytecode is not kept.
+unexport PYTHONDONTWRITEBYTECODE
+
+# Ledgers wait for the disk at every write, and so would the tests; what they must survive are killed processes.
+MEMORY := $(shell df -k --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4000000 { print "/dev/shm" }')
+ifneq ($(MEMORY),)
+test engines: export TMPDIR ?= $(MEMORY)
+endif
+
+# pytest already keeps every core busy, with a process more than two cores for tests that wait; figures are for one thread.
 test engines e2e hosts crowd vaults statistics slow bench fuzz schedules: export OMP_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
@@ -72,9 +81,9 @@ hosts: setup-main ## docs/deploy.md's commands on hosts in network namespaces, w
 crowd: setup-main ## a thousand members on one hub: memory, time per member, fifty rounds, connections that vanish
 	$(PYTHON) -m pytest tests/direct/test_crowd.py
 
-vaults: setup-main ## vaults as processes, under load, and killed at every write to the ledger; every metric between vaults
+vaults: setup-main ## vaults as processes, under load, and killed at every write; every metric, groups and committees between vaults
 	$(PYTHON) -m pytest $(PYTEST_OPTIONS) tests/vault/test_load.py tests/vault/test_kill.py tests/cli/test_vault.py \
-	  tests/vault/test_metrics.py
+	  tests/vault/test_metrics.py tests/vault/test_groups.py tests/vault/test_committee.py
 
 databases: setup-main ## a real PostgreSQL with five million rows; Debian's package, where root may install it
 	@if command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then :; \

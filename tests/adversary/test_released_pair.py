@@ -110,12 +110,13 @@ def test_how_well_many_numbers_tell_the_size(monkeypatch: pytest.MonkeyPatch, dr
     release, rng = RoundedRelease.plan([2**48] * len(denominators), 1e-4, denominators), SystemRandomness()
     monkeypatch.setattr(RoundedRelease, "draw", draw)
     errors = []
-    for _ in range(5):
+    for _ in range(11):
         sizes = sizes_of_a_round(release, denominators, 1000, rng)
         middle = (min(sizes) + max(sizes)) / 2 - log2(release.scales[0].smallest) - release.scales[0].spare_bits / 2
         errors.append(abs(middle - log2(1000**2)))
-    assert (sorted(errors)[2] < 0.1) is within
-    assert within or sorted(errors)[2] > 0.5
+    # One error is beyond a quarter of a bit in one round of 5,000 without the smooth scale, and within it in one of 30
+    # with it.
+    assert (sorted(errors)[5] < 0.25) is within
 
 
 def test_the_pair_is_the_one_that_the_leader_divides() -> None:

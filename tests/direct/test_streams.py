@@ -382,7 +382,7 @@ def cut_off(made: Consortium, misbehave: Any) -> dict[str, bytes]:
             ) as channel:
                 stream = channel.stream_stream(PATH)()
                 await misbehave(stream)
-                return await hub.exchange(made.exchange(), 2.0)
+                return await hub.exchange(made.exchange(), 1.0)
 
     return asyncio.run(play())
 

@@ -25,6 +25,8 @@ from fheval.secrets import SystemRandomness
 from fheval.study import Study
 from vault.trial import NAMES, Trial
 
+pytestmark = pytest.mark.slow
+
 MEMBERS = NAMES[:3]
 Carry = Callable[[Exchange], Mapping[str, bytes]]
 

@@ -28,6 +28,8 @@ from fheval.wire import decode, encode
 from keys_consortium import Consortium
 from vault.trial import NAMES, PADDED, PicksTheFirst, Trial, Wire, make_consortium, running
 
+pytestmark = pytest.mark.slow
+
 # A fine grid: the pooled AUC is that of the scores themselves.
 SCORES = np.arange(1, 21) / 20 - 0.025
 GRID = Grid.even(21)
