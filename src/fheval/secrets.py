@@ -29,6 +29,8 @@ SEED_BYTES = 32
 # A derived key is used for one stream only, so the counter may start at zero.
 _FROM_ZERO = modes.CTR(bytes(16))
 _NO_NONCE = bytes(12)
+# What key streams are laid over. Making as many zeros anew takes longer than the cipher.
+_ZEROS = memoryview(bytes(1 << 20))
 
 _SEAL_NONCE_BYTES = 12
 _SEAL_LENGTH_BYTES = 4
@@ -93,10 +95,18 @@ class Stream:
         self._encryptor = Cipher(algorithms.AES(key.reveal()), _FROM_ZERO).encryptor()
 
     def draw(self, count: int) -> bytes:
-        return self._encryptor.update(bytes(count))
+        return self._encryptor.update(_zeros(count))
+
+    def fill(self, array: npt.NDArray[Any]) -> None:
+        """Draw what an array has room for, in its place."""
+        self._encryptor.update_into(_zeros(array.nbytes), array.view(np.uint8).reshape(-1).data)
 
     def __repr__(self) -> str:
         return "Stream(…)"
+
+
+def _zeros(count: int) -> bytes | memoryview:
+    return _ZEROS[:count] if count <= len(_ZEROS) else bytes(count)
 
 
 def key_stream(key: Secret[bytes], count: int) -> bytes:
@@ -104,7 +114,7 @@ def key_stream(key: Secret[bytes], count: int) -> bytes:
 
     They are what GCM hides zeros under, AES-256 of the counters from 2 on, without the tag behind them.
     """
-    return AESGCM(key.reveal()).encrypt(_NO_NONCE, bytes(count), None)[:count]
+    return AESGCM(key.reveal()).encrypt(_NO_NONCE, _zeros(count), None)[:count]
 
 
 def new_seed(rng: Randomness) -> Secret[bytes]:

@@ -266,14 +266,15 @@ def is_seeded(payload: memoryview, parameters: Parameters, primes: Sequence[int]
     return parameters.scheme == "bfv" and len(payload) == SEED_BYTES + sum(_sizes(parameters, primes))
 
 
-def unseeded(payload: memoryview, parameters: Parameters, primes: Sequence[int]) -> tuple[ResidueTable, ResidueTable]:
-    """Both polynomials of a ciphertext that has a seed; whether b's residues are below their primes is not checked."""
-    body = np.empty((len(primes), parameters.ring), dtype="<u8")
+def unseeded(payload: memoryview, parameters: Parameters, primes: Sequence[int]) -> ResidueTable:
+    """The polynomials b and a of a ciphertext that has a seed; whether b's residues are below their primes is open."""
+    both = np.empty((2, len(primes), parameters.ring), dtype="<u8")
     place = SEED_BYTES
-    for row, prime, size in zip(body, primes, _sizes(parameters, primes), strict=True):
+    for row, prime, size in zip(both[0], primes, _sizes(parameters, primes), strict=True):
         _unpack(payload[place : place + size], row, prime)
         place += size
-    return body, _expanded(bytes(payload[:SEED_BYTES]), parameters, primes).astype("<u8", copy=False)
+    _expand_into(both[1], bytes(payload[:SEED_BYTES]), parameters, primes)
+    return both
 
 
 def _sizes(parameters: Parameters, primes: Sequence[int]) -> list[int]:
@@ -317,13 +318,19 @@ def _unpack(packed: memoryview, row: ResidueTable, prime: int) -> None:
 
 
 def _expanded(seed: bytes, parameters: Parameters, primes: Sequence[int]) -> ResidueTable:
+    table = np.empty((len(primes), parameters.ring), dtype="<u8")
+    _expand_into(table, seed, parameters, primes)
+    return table
+
+
+def _expand_into(table: ResidueTable, seed: bytes, parameters: Parameters, primes: Sequence[int]) -> None:
     """A row of residues for each prime; what is not below its prime is drawn again, once in 10^8 tables."""
     stream = Stream(expand(Secret(seed), "engines/uniform part", parameters.fingerprint))
     limits = np.array(primes, dtype=np.uint64)[:, np.newaxis]
     masks = np.array([(1 << prime.bit_length()) - 1 for prime in primes], dtype=np.uint64)[:, np.newaxis]
-    table = np.frombuffer(stream.draw(8 * len(primes) * parameters.ring), dtype="<u8").reshape(len(primes), -1) & masks
+    stream.fill(table)
+    table &= masks
     while (table.max(axis=1, keepdims=True) >= limits).any():
         above = table >= limits
         rows, _ = np.nonzero(above)
         table[above] = np.frombuffer(stream.draw(8 * len(rows)), dtype="<u8") & masks[rows, 0]
-    return table

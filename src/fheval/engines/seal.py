@@ -72,25 +72,39 @@ class _Setting:
 
     def __init__(self, parameters: Parameters) -> None:
         parameters.require_slot_field()
-        ckks = parameters.scheme == "ckks"
-        chosen = sealapi.EncryptionParameters(sealapi.SCHEME_TYPE.CKKS if ckks else sealapi.SCHEME_TYPE.BFV)
-        chosen.set_poly_modulus_degree(parameters.ring)
-        chosen.set_coeff_modulus(sealapi.CoeffModulus.Create(parameters.ring, list(parameters.modulus_bits)))
-        if not ckks:
-            chosen.set_plain_modulus(sealapi.Modulus(parameters.plain_modulus))
-        self.context = sealapi.SEALContext(chosen, True, sealapi.SEC_LEVEL_TYPE.TC128)
-        if not self.context.parameters_set():
-            raise EngineError(
-                f"SEAL refuses parameter set {parameters.name}: {self.context.parameters_error_message()}. "
-                "Use one of the named sets."
-            )
         self.parameters = parameters
-        self.ckks = ckks
+        self.ckks = parameters.scheme == "ckks"
+        primes = sealapi.CoeffModulus.Create(parameters.ring, list(parameters.modulus_bits))
+        self.context = self._context(primes, levels=True)
         self.scale = 2.0**parameters.scale_bits
-        self.encoder = sealapi.CKKSEncoder(self.context) if ckks else sealapi.BatchEncoder(self.context)
+        self.encoder = sealapi.CKKSEncoder(self.context) if self.ckks else sealapi.BatchEncoder(self.context)
         self.arithmetic = sealapi.Evaluator(self.context)
         # Of a fresh ciphertext.
         self.primes = [prime.value() for prime in self.context.first_context_data().parms().coeff_modulus()]
+
+    def _context(self, primes: Sequence[Any], *, levels: bool) -> Any:
+        parameters = self.parameters
+        chosen = sealapi.EncryptionParameters(sealapi.SCHEME_TYPE.CKKS if self.ckks else sealapi.SCHEME_TYPE.BFV)
+        chosen.set_poly_modulus_degree(parameters.ring)
+        chosen.set_coeff_modulus(primes)
+        if not self.ckks:
+            chosen.set_plain_modulus(sealapi.Modulus(parameters.plain_modulus))
+        context = sealapi.SEALContext(chosen, levels, sealapi.SEC_LEVEL_TYPE.TC128)
+        if not context.parameters_set():
+            raise EngineError(
+                f"SEAL refuses parameter set {parameters.name}: {context.parameters_error_message()}. "
+                "Use one of the named sets."
+            )
+        return context
+
+    @cached_property
+    def below(self) -> Any:
+        """A context without the last prime of a fresh ciphertext, and without the special one.
+
+        SEAL takes its ciphertexts for those of the level that has these primes: a level is known by a hash of them.
+        """
+        primes = self.context.first_context_data().parms().coeff_modulus()
+        return self._context(primes[:-1], levels=False)
 
     def encode(self, values: Vector, like: Any = None, scale: float | None = None) -> Any:
         """Encode for the level of the library's ciphertext `like`, or for a fresh one."""
@@ -135,10 +149,17 @@ class _Setting:
         uniform = uniform_part(uniform_from, self.parameters, primes)
         return self._head(len(primes), self.context.key_parms_id()) + body + uniform.astype("<u8").tobytes()
 
-    def whole_ciphertext(self, payload: memoryview) -> tuple[bytes, memoryview, memoryview]:
-        """A ciphertext that has a seed, as SEAL writes it, uncompressed, in three parts."""
-        body, uniform = unseeded(payload, self.parameters, self.primes)
-        return self._fresh_head, body.data.cast("B"), uniform.data.cast("B")
+    def encryptor_below(self, encryption: bytes, memory: MemoryFile) -> Any:
+        """Encrypts under the primes of `below`, by the residues of a public key that SEAL has checked."""
+        both = _residues(encryption, 2, len(self._key_primes), self.parameters.ring)[:, : self.parameters.limbs - 1]
+        head, key = self._head(self.parameters.limbs - 1, self.below.key_parms_id()), sealapi.PublicKey()
+        with _refusals("a public key"):
+            key.load(self.below, memory.holding(head, both.astype("<u8").data.cast("B")))
+        return sealapi.Encryptor(self.below, key)
+
+    def whole_ciphertext(self, payload: memoryview) -> tuple[bytes, memoryview]:
+        """A ciphertext that has a seed, as SEAL writes it, uncompressed, in two parts."""
+        return self._fresh_head, unseeded(payload, self.parameters, self.primes).data.cast("B")
 
     @cached_property
     def _fresh_head(self) -> bytes:
@@ -279,6 +300,9 @@ class _Evaluator(_Codec, Evaluator):
         encryption = self._setting.whole_key(keys.encryption, uniform_from) if uniform_from else keys.encryption
         key = self.read(sealapi.PublicKey(), "public key", encryption)
         self._encryptor = sealapi.Encryptor(self._setting.context, key)
+        self._encryptor_below = None
+        if self.parameters.scheme == "bfv" and not self.parameters.depth:
+            self._encryptor_below = self._setting.encryptor_below(encryption, self._memory)
         self._relinearisation = self._rotation = None
         if keys.relinearisation:
             self._relinearisation = self.read(sealapi.RelinKeys(), "public key", keys.relinearisation)
@@ -288,16 +312,21 @@ class _Evaluator(_Codec, Evaluator):
     def encrypt(self, values: Vector, like: Ciphertext | None = None, *, dropped: int = 0) -> Ciphertext:
         handle = sealapi.Ciphertext()
         if not self._setting.ckks:
-            # A zero of the level that is wanted takes less time than a fresh ciphertext that is dropped to it.
             limbs = self.parameters.limbs - dropped if like is None else like.limbs
             with _refusals("to encrypt"):
-                self._encryptor.encrypt_zero(self._setting.level(limbs), handle)
+                # A zero of the level that is wanted takes less time than a fresh ciphertext that is dropped to it.
+                self._encryptor_of(limbs).encrypt_zero(self._setting.level(limbs), handle)
                 self._seal.add_plain_inplace(handle, self._setting.encode(values))
         elif like is None:
             self._encryptor.encrypt(self._setting.encode(values), handle)
         else:
             self._encryptor.encrypt(self._setting.encode(values, like.handle, like.handle.scale), handle)
         return _wrap(handle)
+
+    def _encryptor_of(self, limbs: int) -> Any:
+        """What encrypts zeros of a level: for the one below a fresh ciphertext, without a prime to be dropped again."""
+        is_below = self._encryptor_below is not None and limbs == self.parameters.limbs - 1
+        return self._encryptor_below if is_below else self._encryptor
 
     def add(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
         require_same_level(left.limbs, right.limbs)

@@ -65,7 +65,7 @@ class Frames:
         """The residues of both polynomials, checked, a row for each prime; the second may have come as a seed."""
         frame = self.frame(limbs)
         if limbs == self._setting.limbs and is_seeded(payload, self._parameters, self._primes):
-            return frame.completed(*unseeded(payload, self._parameters, self._primes))
+            return frame.completed(unseeded(payload, self._parameters, self._primes))
         return frame.checked(payload)
 
     def load(self, limbs: int, table: ResidueTable) -> Ciphertext:

@@ -87,10 +87,10 @@ class Frame:
             raise EngineError("A ciphertext is transparent: anyone can read it. Ask the sender to send it again.")
         return table
 
-    def completed(self, body: ResidueTable, uniform: ResidueTable) -> ResidueTable:
+    def completed(self, both: ResidueTable) -> ResidueTable:
         """The table of a ciphertext whose first polynomial is a sender's, and the second one was expanded here."""
-        self._check(body)
-        return np.concatenate([body, uniform])
+        self._check(both[0])
+        return both.reshape(self.shape)
 
     def _check(self, table: ResidueTable) -> None:
         if np.any(table.max(axis=1, keepdims=True) >= self.primes[: len(table)]):
