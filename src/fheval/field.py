@@ -18,11 +18,13 @@ import numpy.typing as npt
 
 Residues = npt.NDArray[np.uint64]
 Integers = npt.NDArray[np.int64]
+# One, or as many as go with the operands by NumPy's rules.
+Modulus = int | Residues
 
 LARGEST_MODULUS = 1 << 50
 
 
-def multiply(a: Residues, b: Residues | int, modulus: int) -> Residues:
+def multiply(a: Residues, b: Residues | int, modulus: Modulus) -> Residues:
     """a·b mod modulus, elementwise, for operands below the modulus.
 
     >>> multiply(np.array([2**45], dtype=np.uint64), 2**45, 2**46 - 57)
@@ -30,7 +32,7 @@ def multiply(a: Residues, b: Residues | int, modulus: int) -> Residues:
     >>> 2**90 % (2**46 - 57)
     17592186045214
     """
-    if modulus >= LARGEST_MODULUS:
+    if (modulus if isinstance(modulus, int) else modulus.max()) >= LARGEST_MODULUS:
         raise ValueError("The modulus must be below 2^50.")
     return _multiply(a, np.asarray(b, dtype=np.uint64), modulus)
 
@@ -56,19 +58,23 @@ def multiply_large(a: Residues, b: Residues, modulus: int) -> Residues:
 _HALF = 31
 
 
-def _multiply(a: Residues, right: Residues, modulus: int) -> Residues:
+def _multiply(a: Residues, right: Residues, modulus: Modulus) -> Residues:
     """a·right mod modulus, where a is below the modulus, that below 2^62, and `right` below 2^50."""
     quotient = (a.astype(np.float64) * right.astype(np.float64) / modulus).astype(np.uint64)
     # The quotient is off by one at most. What is below zero wraps around, so of two candidates the smaller is right.
-    remainder = a * right - quotient * np.uint64(modulus)
-    remainder = np.minimum(remainder, remainder + np.uint64(modulus))
-    reduced: Residues = np.minimum(remainder, remainder - np.uint64(modulus))
+    remainder = a * right - quotient * _word(modulus)
+    remainder = np.minimum(remainder, remainder + _word(modulus))
+    reduced: Residues = np.minimum(remainder, remainder - _word(modulus))
     return reduced
 
 
-def add(a: Residues, b: Residues, modulus: int) -> Residues:
+def _word(modulus: Modulus) -> Any:
+    return np.uint64(modulus) if isinstance(modulus, int) else modulus
+
+
+def add(a: Residues, b: Residues, modulus: Modulus) -> Residues:
     """a + b mod modulus, elementwise."""
-    return (a + b) % np.uint64(modulus)
+    return np.asarray((a + b) % _word(modulus))
 
 
 def subtract(a: Residues, b: Residues, modulus: int) -> Residues:
@@ -255,22 +261,23 @@ class LinearMap(msgspec.Struct, frozen=True, array_like=True, cache_hash=True):
 
     def of_integers(self, vectors: Integers) -> Integers:
         """The map of every line of a table of integers, exact even where running totals wrap around."""
-        totals = np.zeros((vectors.shape[0], vectors.shape[1] + 1), dtype=np.int64)
-        np.cumsum(vectors, axis=1, out=totals[:, 1:])
-        mapped: Integers = np.add.reduceat(totals[:, self._places] * self._coefficients, self._starts, axis=1)
+        totals = np.zeros((*vectors.shape[:-1], vectors.shape[-1] + 1), dtype=np.int64)
+        np.cumsum(vectors, axis=-1, out=totals[..., 1:])
+        mapped: Integers = np.add.reduceat(totals[..., self._places] * self._coefficients, self._starts, axis=-1)
         return mapped
 
-    def of_residues(self, vectors: Residues, modulus: int) -> Residues:
-        """The map of every line of a table of residues, modulo `modulus`."""
-        totals = np.zeros((vectors.shape[0], vectors.shape[1] + 1), dtype=np.uint64)
+    def of_residues(self, vectors: Residues, moduli: tuple[int, ...]) -> Residues:
+        """The map of every line of tables of residues, one table for each modulus."""
+        each = np.array(moduli, dtype=np.uint64)[:, np.newaxis, np.newaxis]
+        totals = np.zeros((*vectors.shape[:-1], vectors.shape[-1] + 1), dtype=np.uint64)
         # So many residues, and what is before them, are added up without an overflow.
-        most = (1 << 64) // modulus - 1
-        for start in range(0, vectors.shape[1], most):
-            sums = np.cumsum(vectors[:, start : start + most], axis=1)
-            totals[:, start + 1 : start + 1 + most] = (sums + totals[:, start, np.newaxis]) % np.uint64(modulus)
-        places, coefficients, starts = _entries_modulo(self, modulus)
-        entries = multiply(totals[:, places], coefficients, modulus)
-        mapped: Residues = np.add.reduceat(entries, starts, axis=1) % np.uint64(modulus)
+        most = (1 << 64) // max(moduli) - 1
+        for start in range(0, vectors.shape[-1], most):
+            sums = np.cumsum(vectors[..., start : start + most], axis=-1)
+            totals[..., start + 1 : start + 1 + most] = (sums + totals[..., start, np.newaxis]) % each
+        places, coefficients, starts = _entries_modulo(self, moduli)
+        entries = multiply(totals[..., places], coefficients, each)
+        mapped: Residues = np.add.reduceat(entries, starts, axis=-1) % each
         return mapped
 
     @property
@@ -316,9 +323,10 @@ class LinearMap(msgspec.Struct, frozen=True, array_like=True, cache_hash=True):
 
 
 @lru_cache(maxsize=256)
-def _entries_modulo(mapping: LinearMap, modulus: int) -> tuple[Integers, Residues, Integers]:
-    """Where a map's entries are, what they are modulo a prime, and where each row begins: the same in every round."""
-    return mapping._places, from_integers(mapping._coefficients, modulus), mapping._starts
+def _entries_modulo(mapping: LinearMap, moduli: tuple[int, ...]) -> tuple[Integers, Residues, Integers]:
+    """Where a map's entries are, what they are modulo primes, and where each row begins: the same in every round."""
+    coefficients = np.stack([from_integers(mapping._coefficients, modulus) for modulus in moduli])
+    return mapping._places, coefficients[:, np.newaxis], mapping._starts
 
 
 def _packed(values: npt.NDArray[Any]) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -16,7 +16,7 @@ from fheval.protocols import padded, padded_verified, padding, paper_malicious
 from fheval.protocols.blinded_ratio import FloatVector
 from fheval.protocols.padded import PaddedResult
 from fheval.protocols.padded_verified import SecretMaps
-from fheval.protocols.padding import UPLOAD, PadLimbs
+from fheval.protocols.padding import PadLimbs
 from fheval.protocols.paper_malicious import CommonRandomness
 from fheval.protocols.paper_semi_honest import the_form
 from fheval.protocols.release import exact_primes
@@ -125,12 +125,13 @@ def no_more_primes_than_needed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def without_pads(monkeypatch: pytest.MonkeyPatch) -> None:
-    def pad(
-        seed: Secret[bytes], round_: Round, nonce: bytes, values: int, usage: str = UPLOAD, bits: int = 128
-    ) -> PadLimbs:
-        return np.zeros(bits // 32 * values, dtype=np.uint32)
+    def pads(
+        seeds: Iterable[Secret[bytes]], round_: Round, nonces: Iterable[bytes], values: int, usage: str, bits: int
+    ) -> Iterator[PadLimbs]:
+        for _ in zip(seeds, nonces, strict=False):
+            yield np.zeros(bits // 32 * values, dtype=np.uint32)
 
-    monkeypatch.setattr(padding, "pad", pad)
+    monkeypatch.setattr(padding, "_pads", pads)
 
 
 def without_a_look_at_the_roster(monkeypatch: pytest.MonkeyPatch) -> None:

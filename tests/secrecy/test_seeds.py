@@ -101,7 +101,8 @@ def test_message_and_noise_stay_what_the_library_made_them() -> None:
 
 def expanded(seed: bytes, plain_modulus: int = PARAMETERS.plain_modulus) -> np.ndarray:
     payload = memoryview(seed + bytes(60 * LIMBS * PARAMETERS.ring // 8))
-    return container.unseeded(payload, bfv_linear(plain_modulus), PRIMES)[1]
+    found: np.ndarray = container.unseeded(payload, bfv_linear(plain_modulus), PRIMES)[1]
+    return found
 
 
 @pytest.mark.parametrize("bits", [60, 56, 44, 43])

@@ -93,10 +93,14 @@ class Layout:
 
     def left(self, table: Residues, prime: int, *, one: int) -> Residues:
         """The left factors of all products; `one` is the table's share of the constant."""
-        return self.batch.factors_modulo(table, prime, one=one)[0]
+        return self._factors(table, prime, one)[0]
 
     def right(self, table: Residues, prime: int, *, one: int) -> Residues:
-        return self.batch.factors_modulo(table, prime, one=one)[1]
+        return self._factors(table, prime, one)[1]
+
+    def _factors(self, table: Residues, prime: int, one: int) -> tuple[Residues, Residues]:
+        (left,), (right,) = self.batch.factors_modulo(table[np.newaxis], (prime,), one=one)
+        return left, right
 
     @property
     def parameters(self) -> list[Parameters]:

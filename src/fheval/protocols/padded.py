@@ -50,7 +50,7 @@ from fheval.protocols.round import (
     from_this_round,
     require_keys,
 )
-from fheval.secrets import Randomness, nonzero_residue
+from fheval.secrets import Randomness, Stream, expand, new_seed, nonzero_residue
 from fheval.wire import DEFAULT_LIMIT, Blob, Message, Stencil, decode
 
 NAME = "padded"
@@ -174,10 +174,9 @@ class SlotLayout:
         together = max(1, MOST_CIPHERTEXTS // sum(self.plan.ciphertexts))
         return [slice(first, first + together) for first in range(0, len(self.primes), together)]
 
-    def factors(self, uploaded: Residues, prime: int, *, pads: bool) -> Factors:  # noqa: ARG002 (the same for all)
-        """The factors of all products, from a sum of uploads or of pads: here those on the left, then on the right."""
-        left, right = np.split(uploaded, 2)
-        return left, right
+    def factors(self, sums: Sequence[Residues], primes: Sequence[int], *, pads: bool) -> list[Factors]:  # noqa: ARG002
+        """The factors of all products, from sums of uploads or of pads: here those on the left, then on the right."""
+        return [(each[: len(each) // 2], each[len(each) // 2 :]) for each in sums]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,8 +190,14 @@ class Layout(SlotLayout):
     batch: Batch
     rounded: RoundedRelease | None
 
-    def factors(self, uploaded: Residues, prime: int, *, pads: bool) -> Factors:
-        return self.batch.factors_modulo(uploaded, prime, one=0 if pads else 1)
+    def factors(self, sums: Sequence[Residues], primes: Sequence[int], *, pads: bool) -> list[Factors]:
+        found: list[Factors] = []
+        for chosen in padding.together(primes, self.uploaded):
+            lefts, rights = self.batch.factors_modulo(
+                np.stack(sums[chosen]), tuple(primes[chosen]), one=0 if pads else 1
+            )
+            found += zip(lefts, rights, strict=True)
+        return found
 
     @classmethod
     def of(cls, round_: Round) -> Layout:
@@ -264,6 +269,8 @@ class Aggregator(base.Aggregator):
     def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None:
         self.round = round_
         self.rng = rng
+        # Masks are as long as all ciphertexts: one stream for them takes a tenth of the system's time.
+        self.mask_stream = Stream(expand(new_seed(rng), "padded/mask"))
         self.layout = self.lay_out(round_)
         require_keys(setup, len(self.layout.primes))
         self.circuits = padding.aggregator_circuits(engine, setup, self.layout.primes, self.layout.plan)
@@ -289,7 +296,7 @@ class Aggregator(base.Aggregator):
         if not self.round.groups:
             # With groups it is not known yet how many masks it will take, and how many factors.
             for circuit in self.circuits:
-                circuit.prepare(self.rng)
+                circuit.prepare(self.mask_stream)
             self._blinding = self.draw_blinding()
         yield from self.gather()
         notice = self.close()
@@ -376,7 +383,7 @@ class Aggregator(base.Aggregator):
         self.answer_now()
         blinding, self._blinding = self._blinding or self.draw_blinding(), []
         ciphertexts = tuple(
-            circuit.evaluate(each, sealed, *weights, self.rng)
+            circuit.evaluate(each, sealed, *weights, self.mask_stream)
             for circuit, each, sealed, weights in zip(self.circuits, self.factors(), pads, blinding, strict=True)
         )
         return PaddedResult(
@@ -402,11 +409,8 @@ class Aggregator(base.Aggregator):
 
     def factors(self) -> list[Factors]:
         """Step 4: the factors of all products, of the padded sum Y, for each prime."""
-        totals = self.uploads.totals(self.layout.primes)
-        return [
-            self.layout.factors(total, prime, pads=False)
-            for total, prime in zip(totals, self.layout.primes, strict=True)
-        ]
+        primes = self.layout.primes
+        return self.layout.factors(self.uploads.totals(primes), primes, pads=False)
 
     def draw_blinding(self) -> list[tuple[Residues, list[int]]]:
         """Step 5: the weights of all stretches and the offsets of all groups, for each prime."""
@@ -449,8 +453,9 @@ def leader_answer(
     # In as many messages as all groups would take: how many were chosen shows in their length alone.
     chosen = whole.parts[part]
     primes, keys = layout.primes[chosen], replace(secrets, keys=secrets.keys[chosen])
-    factors = [layout.factors(total, prime, pads=True) for total, prime in zip(sums[chosen], primes, strict=True)]
-    ciphertexts = padding.leader_encrypt(engine, keys, primes, layout.plan, factors)
+    ciphertexts = padding.leader_encrypt(
+        engine, keys, primes, layout.plan, layout.factors(sums[chosen], primes, pads=True)
+    )
     return PadSums(
         round=round_.id, sender=me, roster=notice.roster, ciphertexts=ciphertexts, groups=published, ticket=ticket
     )

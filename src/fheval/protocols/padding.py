@@ -47,7 +47,7 @@ from fheval.engines.parameters import bfv_linear
 from fheval.errors import CapacityError, RemoteProtocolError
 from fheval.field import Residues
 from fheval.protocols.round import AGGREGATOR, NONCE_BYTES, IntegerVector, PartySecrets, PublicSetup, Round
-from fheval.secrets import Randomness, Secret, Stream, expand, expand_each, key_stream, new_seed, residues
+from fheval.secrets import Randomness, Secret, expand_each, key_stream, residues
 from fheval.wire import Blob
 
 # The ciphertexts of one sheet of the leader.
@@ -71,6 +71,9 @@ PadLimbs = npt.NDArray[np.uint32]
 
 # The sum of integers under pads is right but with a probability of one in 2 to so many, for a whole round.
 _SPARE_BITS = 50
+
+# So many residues, for all primes, fit a processor's cache.
+_AT_ONCE = 1 << 14
 
 # So many products are added up at once without an overflow.
 MOST_PRODUCTS = (1 << 14) - 1
@@ -255,6 +258,28 @@ def _reduced(limbs: npt.NDArray[np.uint64], bits: int, prime: int) -> Residues:
     return total
 
 
+def _reduced_by_each(limbs: npt.NDArray[np.uint64], primes: Sequence[int]) -> list[Residues]:
+    """Integers modulo all primes, from a row of limbs of 32 bits each."""
+    words = np.zeros((-(-limbs.shape[1] // 2), len(limbs)), dtype=np.uint64)
+    words[:] = limbs[:, 0::2].T
+    words[: limbs.shape[1] // 2] |= limbs[:, 1::2].T << np.uint64(32)
+    found: list[Residues] = []
+    for chosen in together(primes, len(limbs)):
+        moduli = np.array(primes[chosen], dtype=np.uint64)[:, np.newaxis]
+        total = words[0] % moduli
+        for index in range(1, len(words)):
+            powers = np.array([[pow(2, 64 * index, prime)] for prime in primes[chosen]], dtype=np.uint64)
+            total = field.add(total, field.multiply(words[index] % moduli, powers, moduli), moduli)
+        found.extend(total)
+    return found
+
+
+def together(primes: Sequence[int], values: int) -> list[slice]:
+    """The primes that are worked on at once: all for few values, where NumPy's calls take longer than the work."""
+    count = max(1, _AT_ONCE // values)
+    return [slice(first, first + count) for first in range(0, len(primes), count)]
+
+
 def _wrapped(limbs: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Carry what sums of 32-bit limbs have above, in each row, and drop what the last one has."""
     wrapped = limbs.copy()
@@ -376,7 +401,7 @@ class IntegerSum(UploadSum):
     def totals(self, primes: Sequence[int]) -> list[Residues]:
         halves = self._summed().reshape(-1, self._columns, 2)
         limbs = _wrapped(halves[..., 0] + (halves[..., 1] << np.uint64(16)))
-        return [_reduced(limbs, 32, prime) for prime in primes]
+        return _reduced_by_each(limbs, primes)
 
 
 def _joined(limbs: npt.NDArray[np.uint64], prime: int) -> Residues:
@@ -432,8 +457,7 @@ def leader_integer_sums(
 ) -> list[Residues]:
     """Leader: R = Σ_{m ∈ roster} pad_m modulo 2^bits, reduced modulo each prime."""
     total = _added_pads(round_, secrets, roster, nonces, count, UPLOAD, bits)
-    limbs = _wrapped(total.reshape(-1, bits // 32))
-    return [_reduced(limbs, 32, prime) for prime in primes]
+    return _reduced_by_each(_wrapped(total.reshape(-1, bits // 32)), primes)
 
 
 def _added_pads(
@@ -500,7 +524,7 @@ class LinearCircuit:
 
     def mask(self, rng: Randomness) -> Mask:
         """Draw and encrypt one mask, for a ciphertext that has been dropped one level."""
-        numbers = residues(Stream(expand(new_seed(rng), "padded/mask")), self.prime, self.plan.slots)
+        numbers = residues(rng, self.prime, self.plan.slots)
         return Mask(numbers=numbers, ciphertext=self.evaluator.encrypt(numbers, dropped=1))
 
     def take_masks(self, rng: Randomness) -> Masks:
@@ -526,8 +550,8 @@ class LinearCircuit:
 
     def weighted(self, left: Residues, right: Residues, weights: Residues) -> Factors:
         """w·Y_R and w·Y_L, which −R_L and −R_R are multiplied by."""
-        each = self.plan.spread(weights)
-        return field.multiply(each, right, self.prime), field.multiply(each, left, self.prime)
+        on_left, on_right = field.multiply(np.stack([right, left]), self.plan.spread(weights), self.prime)
+        return on_left, on_right
 
     def sheet(self, pads: PadSheet, multipliers: Sequence[Residues], mask: Mask) -> bytes:
         """One ciphertext: the products plus the mask, switched down to its smallest modulus.

@@ -242,53 +242,54 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
         Where parties bring their factors, the one comes from each of them, and num and den are so many times as large.
         """
-        return self._factors(table, 1, LinearMap.of_integers)
+        left, right = self._factors(table.reshape(1, -1), 1, LinearMap.of_integers)
+        return left[0], right[0]
 
-    def factors_modulo(self, table: Residues, modulus: int, *, one: int) -> tuple[Residues, Residues]:
-        """The same of a sum, modulo a prime. Being linear, the maps commute with sums over parties, and with pads.
+    def factors_modulo(self, tables: Residues, moduli: tuple[int, ...], *, one: int) -> tuple[Residues, Residues]:
+        """The same of a sum, modulo primes, a row for each. The maps commute with sums over parties, and with pads.
 
         What is added up to the sum has shares of the constant `one`: 1 in one of them and 0 in the others.
         """
-        return self._factors(table, one, lambda each, lines: each.of_residues(lines, modulus))
+        return self._factors(tables, one, lambda each, lines: each.of_residues(lines, moduli))
 
-    def _factors(self, table: Any, one: int, apply: Callable[[LinearMap, Any], Any]) -> tuple[Any, Any]:
+    def _factors(self, tables: Any, one: int, apply: Callable[[LinearMap, Any], Any]) -> tuple[Any, Any]:
         factors: list[tuple[Any, Any]] = [(None, None)] * len(self.readings)
         # Without resamples all are read from the same lines, at once.
         kinds = [("data" if self.lines == 1 else each.of, each.pairs) for each in self.readings]
         for kind in dict.fromkeys(kinds):
             chosen = [number for number, each in enumerate(kinds) if each == kind]
             mine = [self.readings[number] for number in chosen]
-            lines = self._lines(table, mine[0])
-            lines = np.concatenate([lines, np.full((len(lines), 1), one, dtype=lines.dtype)], axis=1)
+            lines = self._lines(tables, mine[0])
+            lines = np.concatenate([lines, np.full((*lines.shape[:-1], 1), one, dtype=lines.dtype)], axis=-1)
             both = apply(_stacked((*(each.left for each in mine), *(each.right for each in mine))), lines)
             # All left factors come first.
-            start, behind = 0, both.shape[1] // 2
+            start, behind = 0, both.shape[-1] // 2
             for number, each in zip(chosen, mine, strict=True):
                 stop = start + each.form.terms
-                left, right = both[:, start:stop], both[:, behind + start : behind + stop]
-                if each.of_labels:
+                left, right = both[..., start:stop], both[..., behind + start : behind + stop]
+                if each.of_labels and self.models > 1:
                     for side in (left, right):
-                        below = side.reshape(self.models, -1, each.form.terms)[..., each.form.numerator :]
-                        below[1:] = below[0]
-                factors[number] = (left.reshape(-1), right.reshape(-1))
+                        below = side.reshape(len(tables), self.models, -1, each.form.terms)[..., each.form.numerator :]
+                        below[:, 1:] = below[:, :1]
+                factors[number] = (left.reshape(len(tables), -1), right.reshape(len(tables), -1))
                 start = stop
         lefts, rights = zip(*factors, strict=True)
-        return np.concatenate(lefts), np.concatenate(rights)
+        return np.concatenate(lefts, axis=1), np.concatenate(rights, axis=1)
 
-    def _lines(self, table: Any, reading: Reading) -> Any:
-        """The lines that a reading is of, one below the other; those of two groups behind one another."""
-        everything = table.reshape(-1)
+    def _lines(self, tables: Any, reading: Reading) -> Any:
+        """The lines of each table that a reading is of, one below the other; those of two groups behind one another."""
+        count = len(tables)
         if not self.first:
             read = self.lines_of(reading)
-            lines = everything.reshape(self.slices, self.lines, self.width)[:, read.start : read.stop]
+            lines = tables.reshape(count, self.slices, self.lines, self.width)[:, :, read.start : read.stop]
         elif reading.of == "data":
-            lines = everything[: self.slices * self.first].reshape(self.slices, 1, self.first)
+            lines = tables[:, : self.slices * self.first].reshape(count, self.slices, 1, self.first)
         else:
-            lines = everything[self.slices * self.first :].reshape(self.slices, self.lines - 1, self.width)
+            lines = tables[:, self.slices * self.first :].reshape(count, self.slices, self.lines - 1, self.width)
         if reading.pairs:
             where = np.array(self.sources(reading), dtype=np.intp).reshape(-1, 2)
-            lines = np.concatenate([lines[where[:, 0]], lines[where[:, 1]]], axis=2)
-        return lines.reshape(-1, lines.shape[2])
+            lines = np.concatenate([lines[:, where[:, 0]], lines[:, where[:, 1]]], axis=3)
+        return lines.reshape(count, -1, lines.shape[3])
 
 
 @lru_cache(maxsize=64)
