@@ -99,7 +99,7 @@ class Stream:
 
     def fill(self, array: npt.NDArray[Any]) -> None:
         """Draw what an array has room for, in its place."""
-        self._encryptor.update_into(_zeros(array.nbytes), array.view(np.uint8).reshape(-1).data)
+        self._encryptor.update_into(_zeros(array.nbytes), array.data.cast("B"))
 
     def __repr__(self) -> str:
         return "Stream(…)"

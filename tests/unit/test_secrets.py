@@ -296,6 +296,25 @@ def test_a_stream_goes_on_where_it_stopped() -> None:
     assert whole.draw(100) == b"".join(parts.draw(count) for count in (0, 1, 15, 16, 17, 51))
 
 
+def test_an_array_is_filled_with_what_would_be_drawn() -> None:
+    table = np.zeros((2, 3, 5), dtype="<u8")
+    filled, drawn = stream("one"), stream("one")
+    filled.fill(table[1])
+    assert table[1].tobytes() == drawn.draw(8 * 15)
+    assert not table[0].any()
+    assert filled.draw(7) == drawn.draw(7)
+    with pytest.raises(TypeError, match="contiguous"):
+        filled.fill(table[:, 1])
+
+
+@pytest.mark.parametrize("count", [1 << 20, (1 << 20) + 1, 3 << 20])
+def test_more_than_the_kept_zeros_is_drawn_as_in_parts(count: int) -> None:
+    whole, parts = stream("long"), stream("long")
+    assert whole.draw(count) == parts.draw(1000) + parts.draw(count - 1000)
+    key = Secret(bytes(range(32)))
+    assert secrets.key_stream(key, count)[:1000] == secrets.key_stream(key, 1000)
+
+
 def test_a_stream_does_not_print() -> None:
     assert repr(stream("shy")) == "Stream(…)"
 
