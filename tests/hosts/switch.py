@@ -33,7 +33,7 @@ class Switch:
         self._ports = dict(ports)
         self._draw = random.Random(seed)
         self._homes: dict[bytes, str] = {}
-        self._queue: list[tuple[float, int, str, bytes]] = []
+        self._queue: list[tuple[float, int, str, str, bytes]] = []
         self._numbers = count()
         self._stopping = threading.Event()
         self.delay = 0.0
@@ -70,10 +70,9 @@ class Switch:
                 return
             self._homes[frame[6:12]] = source
             for target in self._targets(source, frame):
-                lost = {source, target} & self.cut or (self.loss and self._draw.random() < self.loss)
-                if not lost:
+                if not self.loss or self._draw.random() >= self.loss:
                     when = time.monotonic() + self.delay
-                    heapq.heappush(self._queue, (when, next(self._numbers), target, frame))
+                    heapq.heappush(self._queue, (when, next(self._numbers), source, target, frame))
 
     def _targets(self, source: str, frame: bytes) -> list[str]:
         home = None if frame[0] & _BROADCAST else self._homes.get(frame[:6])
@@ -83,7 +82,10 @@ class Switch:
 
     def _deliver(self) -> None:
         while self._queue and self._queue[0][0] <= time.monotonic():
-            _, _, target, frame = heapq.heappop(self._queue)
+            _, _, source, target, frame = heapq.heappop(self._queue)
+            # A cut takes what is under way as well.
+            if {source, target} & self.cut:
+                continue
             try:
                 os.write(self._ports[target], frame)
             except OSError:  # the device is down: as lost as any
