@@ -68,8 +68,8 @@ bench: setup ## the ratios that the documentation states, measured in one run
 	@.venv/bin/fheval bench
 	@if [ -x .venv-openfhe/bin/fheval ]; then .venv-openfhe/bin/fheval bench --engine openfhe; fi
 
-e2e: setup-main ## a consortium of real processes on loopback
-	$(PYTHON) -m pytest --durations=5 tests/direct/test_loopback.py tests/direct/test_committee.py tests/direct/test_hostile.py tests/direct/test_intruders.py tests/direct/test_hostile_state.py tests/flower/test_loopback.py
+e2e: setup-main ## a consortium of real processes on loopback, and streams that break
+	$(PYTHON) -m pytest --durations=5 tests/direct/test_streams.py tests/direct/test_loopback.py tests/direct/test_committee.py tests/direct/test_hostile.py tests/direct/test_intruders.py tests/direct/test_hostile_state.py tests/flower/test_loopback.py
 
 hosts: setup-main ## docs/deploy.md's commands on hosts in network namespaces, with delay, loss, cuts and restarts
 	@if command -v ip >/dev/null; then :; \
@@ -81,9 +81,9 @@ hosts: setup-main ## docs/deploy.md's commands on hosts in network namespaces, w
 crowd: setup-main ## a thousand members on one hub: memory, time per member, fifty rounds, connections that vanish
 	$(PYTHON) -m pytest tests/direct/test_crowd.py
 
-vaults: setup-main ## vaults as processes, under load, and killed at every write; every metric, groups and committees between vaults
+vaults: setup-main ## vaults as processes, under load, and killed at every write; metrics, groups, committees and checkers
 	$(PYTHON) -m pytest $(PYTEST_OPTIONS) tests/vault/test_load.py tests/vault/test_kill.py tests/cli/test_vault.py \
-	  tests/vault/test_metrics.py tests/vault/test_groups.py tests/vault/test_committee.py
+	  tests/vault/test_metrics.py $(addprefix tests/vault/test_,groups.py committee.py checking.py)
 
 databases: setup-main ## a real PostgreSQL with five million rows; Debian's package, where root may install it
 	@if command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then :; \
@@ -100,10 +100,10 @@ examples: setup-main ## the paper's pipeline: models trained with Flower, a priv
 statistics: setup-main ## the attack command, ablations, and attacks whose rates are counted
 	$(PYTHON) -m pytest $(PYTEST_OPTIONS) $(addprefix tests/adversary/test_,ablation.py attack_command.py several_fields.py small_field.py guessing.py nudging.py examples.py)
 
-docs: setup-main browser ## the documentation site, in build/site; notebooks are run and pages photographed on the way
+docs: setup-main browser ## the documentation site, in build/site; notebooks are run, and pages tried in a browser
 	@$(BOOTSTRAP) tools/setup.py --main-only --docs
 	$(PYTHON) -m tools.docs.build
-	FHEVAL_SITE_IS_FRESH=1 $(PYTHON) -m pytest -n 0 tests/site
+	FHEVAL_SITE_IS_FRESH=1 $(PYTHON) -m pytest -n 0 tests/site tests/browser
 
 numbers: setup-main ## run attack, bench and reproduce, and keep their figures for the site; DATA=folder of the paper's data
 	$(PYTHON) -m tools.docs.numbers --data $(or $(DATA),data)

@@ -21,6 +21,8 @@ from fheval_lab.clear import ClearEngine
 from fheval_lab.reproduce.page import reproduction_page
 from reproduce_outcomes import every_outcome
 
+pytestmark = pytest.mark.slow
+
 WHEN = datetime(2026, 11, 15, 12, 30, tzinfo=timezone.utc)
 PHONE, DESK = 390, 1280
 # A4 less the page's margins, in pixels of which an inch has 96.

@@ -44,6 +44,8 @@ from fheval.party.messages import Reply
 from fheval.protocols.base import Stage
 from fheval.wire import encode
 
+pytestmark = pytest.mark.slow
+
 PATH = f"/{SERVICE}/{METHOD}"
 ARRIVAL = encode(ToHub(content=Arrival(fheval="test", clock=0.0)))
 

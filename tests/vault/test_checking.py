@@ -25,6 +25,8 @@ from vault.trial import ALL, NAMES, PADDED, PAPER, PicksTheFirst, Trial, Wire
 Log = pytest.LogCaptureFixture
 Patch = pytest.MonkeyPatch
 
+pytestmark = pytest.mark.slow
+
 LEADER = "alder"
 CHECKING = ("birch", "cedar")
 TRUSTING = ("hazel", "maple")
