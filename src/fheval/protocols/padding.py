@@ -245,33 +245,24 @@ def _pads(
 def reduced(limbs: npt.NDArray[np.uint64], bits: int, primes: Sequence[int]) -> list[Residues]:
     """Integers of 128 bits modulo each prime, from their limbs of so many bits, which may be sums over many pads."""
     parts = limbs.reshape(len(primes), -1, FIELD_PAD_BITS // bits)
-    return [_reduced(part, bits, prime) for part, prime in zip(parts, primes, strict=True)]
+    return [_reduced(part, bits, [prime])[0] for part, prime in zip(parts, primes, strict=True)]
 
 
-def _reduced(limbs: npt.NDArray[np.uint64], bits: int, prime: int) -> Residues:
-    """Integers modulo a prime, from a row of limbs each."""
-    modulus = np.uint64(prime)
-    total = limbs[:, 0] % modulus
+def _reduced(limbs: npt.NDArray[np.uint64], bits: int, primes: Sequence[int]) -> Residues:
+    """Integers modulo each of these primes, from a row of limbs each."""
+    moduli = np.array(primes, dtype=np.uint64)[:, np.newaxis]
+    total = limbs[:, 0] % moduli
     for index in range(1, limbs.shape[1]):
-        shifted = field.multiply(limbs[:, index] % modulus, pow(2, bits * index, prime), prime)
-        total = field.add(total, shifted, prime)
+        powers = np.array([[pow(2, bits * index, prime)] for prime in primes], dtype=np.uint64)
+        total = field.add(total, field.multiply(limbs[:, index] % moduli, powers, moduli), moduli)
     return total
 
 
 def _reduced_by_each(limbs: npt.NDArray[np.uint64], primes: Sequence[int]) -> list[Residues]:
-    """Integers modulo all primes, from a row of limbs of 32 bits each."""
-    words = np.zeros((-(-limbs.shape[1] // 2), len(limbs)), dtype=np.uint64)
-    words[:] = limbs[:, 0::2].T
-    words[: limbs.shape[1] // 2] |= limbs[:, 1::2].T << np.uint64(32)
-    found: list[Residues] = []
-    for chosen in together(primes, len(limbs)):
-        moduli = np.array(primes[chosen], dtype=np.uint64)[:, np.newaxis]
-        total = words[0] % moduli
-        for index in range(1, len(words)):
-            powers = np.array([[pow(2, 64 * index, prime)] for prime in primes[chosen]], dtype=np.uint64)
-            total = field.add(total, field.multiply(words[index] % moduli, powers, moduli), moduli)
-        found.extend(total)
-    return found
+    """The same of limbs of 32 bits, which are put together two by two."""
+    words = limbs[:, 0::2].copy()
+    words[:, : limbs.shape[1] // 2] |= limbs[:, 1::2] << np.uint64(32)
+    return [row for chosen in together(primes, len(limbs)) for row in _reduced(words, 64, primes[chosen])]
 
 
 def together(primes: Sequence[int], values: int) -> list[slice]:
