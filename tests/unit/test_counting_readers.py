@@ -188,7 +188,11 @@ REFUSED_CSV = [
     ("label,score\n1,0.5\n0,1.5\n", "row 2 (line 3), column 'score': the score 1.5 is outside [0, 1]"),
     ("label,score\n1,0.5\n0,high\n", "row 2 (line 3), column 'score': 'high' is not a number"),
     ("label,score\n1,0.5\n0,true\n", "row 2 (line 3), column 'score': 'true' is not a number"),
-    ("label,score\n1,0.5\nno,0.1\n", "row 2 (line 3), column 'label': 'no' is not a number"),
+    (
+        "label,score\n1,0.5\nno,0.1\n",
+        "row 2 (line 3), column 'label': 'no' is not a number. Correct it, leave the row out, or say which label is "
+        "positive (positive=…, --positive).",
+    ),
     ("label,score\n1,0.5\n0,\n", "row 2 (line 3), column 'score': the value is missing"),
     ("label,score\n1,0.5\n0\n", "row 2 (line 3), column 'score': the value is missing"),
     ("label,score\n1,0.5\n\n0,0.5\n", "row 2 (line 3), column 'label': the value is missing"),

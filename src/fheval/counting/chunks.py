@@ -186,6 +186,16 @@ class Wanted:
         return self.kind in ("word", "text")
 
 
+def not_a_number(where: str, word: str, kind: Kind) -> InputError:
+    """The error for a word where a number is due; an empty one is a missing value."""
+    fault = f"{word[:40]!r} is not a number" if word else "the value is missing"
+    if word and kind == "label":
+        return InputError(
+            f"{where}: {fault}. Correct it, leave the row out, or say which label is positive (positive=…, --positive)."
+        )
+    return InputError(f"{where}: {fault}. Correct it or leave the row out.")
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ColumnChunk:
     """Consecutive rows of the wanted columns; `first_row` and `first_line` are as in `Chunk`."""

@@ -21,7 +21,7 @@ import polars as pl
 import zstandard
 from numpy.typing import NDArray
 
-from fheval.counting.chunks import Column, ColumnChunk, Kind, Place, Wanted, find_columns, require_two
+from fheval.counting.chunks import Column, ColumnChunk, Kind, Place, Wanted, find_columns, not_a_number, require_two
 from fheval.errors import InputError
 
 # Large enough that parsing outweighs the overhead for each block, small enough to stay far below 1 GB parsed.
@@ -251,8 +251,7 @@ def _parse_text(form: RecordFormat, block: Block, first_row: int) -> ColumnChunk
         if numbers.null_count():
             row = int(numbers.is_null().arg_max() or 0)
             where = field.place.at(first_row + row, None if first_line is None else first_line + row)
-            fault = f"{words[row][:40]!r} is not a number" if words[row] else "the value is missing"
-            raise InputError(f"{where}: {fault}. Correct it or leave the row out.")
+            raise not_a_number(where, words[row] or "", field.kind)
         columns.append(Column(numbers.to_numpy(), field.place))
     return ColumnChunk(tuple(columns), first_row, first_line)
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fheval.counting.chunks import Column, ColumnChunk, Place, Wanted, find_columns
+from fheval.counting.chunks import Column, ColumnChunk, Place, Wanted, find_columns, not_a_number
 from fheval.counting.delimited import Block, read_blocks
 from fheval.errors import InputError
 
@@ -59,9 +59,8 @@ def _column(rows: list[dict[str, Any]], place: Place, wanted: Wanted, first_row:
         return Column(np.asarray([_word(value) for value in values], dtype=np.str_), place)
     for number, value in enumerate(values):
         if not isinstance(value, (int, float)) or (isinstance(value, bool) and wanted.kind != "label"):
-            fault = "the value is missing" if value is None else f"{str(value)[:40]!r} is not a number"
             where = place.at(first_row + number, block.first_line + number)
-            raise InputError(f"{where}: {fault}. Correct it or leave the row out.")
+            raise not_a_number(where, "" if value is None else str(value), wanted.kind)
     return Column(np.asarray(values, dtype=np.float64), place)
 
 
