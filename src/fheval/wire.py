@@ -138,15 +138,14 @@ class Stencil:
                 return None
             rows = self._joined(messages, len(head))
             name = slice(len(head) - len(names[0]), len(head))
-            before = np.frombuffer(head, dtype=np.uint8)[: name.start]
-            if (rows[:, : name.start] != before).any() or rows[:, name].tobytes() != text.encode():
+            if not _all_alike(rows[:, : name.start], head[: name.start]) or rows[:, name].tobytes() != text.encode():
                 return None
             rows = rows[:, len(head) :]
         else:
             if [data[:-size] for data in messages] != [self._head + msgspec.msgpack.encode(name) for name in names]:
                 return None
             rows = self._joined([data[-size:] for data in messages], 0)
-        return rows if all((rows[:, each] == self._tail[each]).all() for each in self._fixed) else None
+        return rows if all(_all_alike(rows[:, each], self._tail[each].tobytes()) for each in self._fixed) else None
 
     def _joined(self, parts: Sequence[bytes], skipped: int) -> npt.NDArray[np.uint8]:
         """A row for each part, so far apart that in all of them the last field begins where a word of memory does."""
@@ -155,6 +154,11 @@ class Stencil:
         before = bytes(-(len(gap) + skipped + self.fields[-1].start) % 8)
         joined = gap.join([before, *parts, b""])
         return np.frombuffer(joined, dtype=np.uint8, offset=len(before + gap)).reshape(len(parts), -1)[:, :length]
+
+
+def _all_alike(rows: npt.NDArray[np.uint8], wanted: bytes) -> bool:
+    """Whether all rows are these bytes; for so few, NumPy's own comparison takes longer."""
+    return rows.tobytes() == wanted * len(rows)
 
 
 def holds(data: bytes, kind: type[Message]) -> bool:

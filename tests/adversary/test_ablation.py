@@ -189,7 +189,7 @@ def test_without_the_ingredient_an_auc_is_forged_unnoticed(case: Case, monkeypat
 
 
 def test_without_mixing_no_product_can_be_weighed_apart_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sheet has ΣR_L·R_R once for each weight: what is weighed otherwise keeps some of the pads, and is random.
+    """A sheet has Σ D_L·D_R once for each weight: what is weighed otherwise keeps some of the cover, and is random.
 
     So mixing, on which the proof of soundness rests, is a second guard against it.
     """

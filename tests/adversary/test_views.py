@@ -9,10 +9,11 @@ import pytest
 
 from fheval.engines import Ciphertext, Evaluator
 from fheval.engines.parameters import CKKS_PAPER
+from fheval.field import Residues
 from fheval.protocols import PROTOCOLS, padded, padded_verified, padding, paper_malicious, paper_semi_honest
 from fheval.protocols.blinded_ratio import FloatVector
 from fheval.protocols.padded import SlotLayout
-from fheval.protocols.padding import UPLOAD, LinearCircuit, Mask, PadLimbs
+from fheval.protocols.padding import UPLOAD, LinearCircuit, PadLimbs
 from fheval.protocols.round import Round, pad_seed
 from fheval.secrets import Randomness, Secret, new_seed
 from fheval_lab.attacks import Consortium
@@ -172,9 +173,8 @@ def without_cover(monkeypatch: pytest.MonkeyPatch) -> None:
 def without_masks(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left in the slots then is a pad times what the aggregator multiplied it by."""
 
-    def mask(circuit: LinearCircuit, rng: Randomness) -> Mask:
-        numbers = np.zeros(circuit.plan.slots, dtype=np.uint64)
-        return Mask(numbers=numbers, ciphertext=circuit.evaluator.encrypt(numbers, dropped=1))
+    def mask(circuit: LinearCircuit, rng: Randomness) -> Residues:
+        return np.zeros(circuit.plan.slots, dtype=np.uint64)
 
     monkeypatch.setattr(LinearCircuit, "mask", mask)
 

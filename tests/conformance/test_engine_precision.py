@@ -40,7 +40,8 @@ def test_linear_work_is_exact_down_to_the_last_prime(engine: Engine, prime: int)
     for name in names:
         inputs, factors = [[PLAINTEXTS[name](modulus) for _ in range(4)] for _ in range(2)]
         inputs[0] = random_residues(modulus)[: len(inputs[0])]
-        result = roles.evaluator.linear([roles.loaded(values) for values in inputs], factors)
+        prepared = [roles.evaluator.factor(values) for values in factors]
+        result = roles.evaluator.linear([roles.loaded(values) for values in inputs], prepared)
         result = roles.evaluator.add(result, roles.evaluator.encrypt(np.zeros(1, dtype=np.uint64), result))
         while result.limbs > 1:
             result = roles.evaluator.drop_level(result)
@@ -103,7 +104,7 @@ def test_the_largest_numbers_survive_a_slot_sum_and_a_mask(ckks: Roles) -> None:
 def ckks_path(roles: Roles, left: Vector, right: Vector) -> Vector:
     product = roles.evaluator.multiply(roles.loaded(left), roles.loaded(right))
     summed = roles.evaluator.slot_sum(roles.evaluator.add_plain(product, left), 4)
-    mixed = roles.evaluator.linear([summed, product], [right, left])
+    mixed = roles.evaluator.linear([summed, product], [roles.evaluator.factor(each) for each in (right, left)])
     return roles.opened(roles.evaluator.add(mixed, roles.evaluator.encrypt(left, mixed)))
 
 
@@ -111,7 +112,7 @@ def bfv_path(roles: Roles, left: Vector, right: Vector) -> Vector:
     total = roles.loaded(left)
     roles.evaluator.accumulate(total, roles.evaluator.encrypt(right))
     product = roles.evaluator.multiply(total, roles.loaded(right))
-    mixed = roles.evaluator.linear([product, product], [left, right])
+    mixed = roles.evaluator.linear([product, product], [roles.evaluator.factor(each) for each in (left, right)])
     return roles.opened(roles.evaluator.drop_level(roles.evaluator.add_plain(mixed, left)))
 
 

@@ -143,7 +143,7 @@ def test_key_maps_are_empty_after_everything(engine: Engine, key_maps: Callable[
         lambda: evaluator.add_plain(x, ONES),
         lambda: evaluator.multiply(x, x),
         lambda: evaluator.multiply_plain(x, ONES),
-        lambda: evaluator.linear([x], [ONES]),
+        lambda: evaluator.linear([x], [evaluator.factor(ONES)]),
         lambda: evaluator.rotate(x, 1),
         lambda: evaluator.slot_sum(x, 2),
         lambda: evaluator.drop_level(x),

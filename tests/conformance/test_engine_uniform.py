@@ -62,7 +62,7 @@ def test_a_product_has_the_noise_that_it_has_under_other_keys(engine: Engine, ke
     evaluator, holder = engine.evaluator(PARAMETERS, keys.public, DATA), engine.key_holder(PARAMETERS, keys.secret)
     modulus = np.uint64(PARAMETERS.plain_modulus)
     full = np.arange(PARAMETERS.slots, dtype=np.uint64) * np.uint64(8_589_934_583) % modulus
-    result = evaluator.drop_level(evaluator.linear([evaluator.load(holder.encrypt(full))], [np.full(8192, 3)]))
+    result = evaluator.drop_level(evaluator.multiply_plain(evaluator.load(holder.encrypt(full)), np.full(8192, 3)))
     evaluator.accumulate(result, evaluator.encrypt(full, dropped=1))
     while result.limbs > 1:
         result = evaluator.drop_level(result)

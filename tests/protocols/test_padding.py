@@ -196,7 +196,7 @@ def test_a_pad_hides_every_value_and_comes_off_again() -> None:
 
 
 def hidden_and_summed(bits: int, counts: list[list[int]]) -> list[list[int]]:
-    """V modulo each prime, from uploads of these counts and the pads of whoever made them."""
+    """V modulo each prime, from uploads of these counts, a cover, and the pads of whoever made them."""
     round_ = a_round("padded", len(counts))
     leaders, nonces = PartySecrets(seed=SEED, pad_seed=SEED, master=SEED), RNG.draw(16 * len(counts))
     total = IntegerSum(len(counts[0]), bits)
@@ -205,10 +205,14 @@ def hidden_and_summed(bits: int, counts: list[list[int]]) -> list[list[int]]:
         upload = padding.party_pad_integers(round_, secrets, nonce, bits, np.array(own, dtype=np.int64))
         assert len(upload) == bits // 8 * len(own)
         total.add(upload, party)
-    sums = padding.leader_integer_sums(round_, leaders, round_.parties, nonces, PRIMES, len(counts[0]), bits)
+    cover = RNG.draw(bits // 8 * len(counts[0]))
+    covers, covered = IntegerSum(len(counts[0]), bits), total.covered(cover, PRIMES)
+    covers.add(cover, "the aggregator")
+    assert len(covered) == len(cover)
+    shares = padding.leader_uncover(round_, leaders, round_.parties, nonces, PRIMES, covered, bits)
     return [
-        field.subtract(padded_sum, pads, prime).tolist()
-        for padded_sum, pads, prime in zip(total.totals(PRIMES), sums, PRIMES, strict=True)
+        field.subtract(share, own, prime).tolist()
+        for share, own, prime in zip(shares, covers.totals(PRIMES), PRIMES, strict=True)
     ]
 
 
@@ -250,6 +254,22 @@ def test_integers_are_added_modulo_their_power_of_two(bits: int, uploads: int) -
     assert [found.tolist() for found in total.totals(PRIMES)] == [[each % prime for each in sums] for prime in PRIMES]
 
 
+def test_a_cover_lies_on_the_sum_as_another_upload_would() -> None:
+    for total, primes in ((IntegerSum(5, 96), PRIMES), (UploadSum(5 * len(PRIMES)), PRIMES)):
+        uploads = [
+            RNG.draw(60) if isinstance(total, IntegerSum) else pack([residues(RNG, prime, 5) for prime in PRIMES])
+            for _ in range(3)
+        ]
+        for upload in uploads[:2]:
+            total.add(upload, "a party")
+        before, covered = total.totals(primes), total.covered(uploads[2], primes)
+        # The sum itself is as it was.
+        assert [each.tolist() for each in total.totals(primes)] == [each.tolist() for each in before]
+        total.add(uploads[2], "a party")
+        assert covered == total.covered(bytes(len(covered)), primes)
+        assert covered != uploads[2]
+
+
 def test_pads_have_fifty_bits_more_than_all_values_of_a_round_together() -> None:
     for bits, values in ((1, 1), (25, 198), (25, 1998), (29, 240_000), (66, 7), (90, 1 << 20)):
         wide = pad_bits(bits, values)
@@ -289,10 +309,9 @@ def test_sheets_are_filled_one_after_the_other(shape: list[list[int]], slots: in
     products = sum(lengths)
     assert plan.source.tolist() == list(range(products))
     assert plan.ends == tuple(np.cumsum([sum(group) for group in shape]))
-    needed = 2 * products + len(lengths) + len(shape)
-    bounds = [products, 2 * products, needed - len(shape)]
-    left, right, stretches, groups = np.split(np.arange(needed, dtype=np.uint64), bounds)
-    sheets = plan.lay(left, stretches, groups, right)
+    needed = 2 * products + len(lengths)
+    left, right, stretches = np.split(np.arange(needed, dtype=np.uint64), [products, 2 * products])
+    sheets = plan.lay(left, stretches, right)
     assert [len(sheet) for sheet in sheets] == plan.ciphertexts
     assert len(sheets) == plan.sheets
     # Everything is there, once, and no ciphertext has more than it holds.
@@ -312,7 +331,7 @@ def test_sheets_are_filled_one_after_the_other(shape: list[list[int]], slots: in
 @given(SHAPES, st.integers(3, 200), st.data())
 @settings(max_examples=200)
 def test_sums_go_by_groups_as_products_do(shape: list[list[int]], slots: int, data: st.DataObject) -> None:
-    """Left and right factors, and what is in the slots of stretches and of groups, group by group, folded or not."""
+    """Left and right factors, and what is in the slots of stretches, group by group, folded or not."""
     plan, prime = planned(shape, slots), 97
     count = len(plan.source)
     numbers = st.lists(st.integers(0, prime - 1), min_size=count, max_size=count)
@@ -323,13 +342,13 @@ def test_sums_go_by_groups_as_products_do(shape: list[list[int]], slots: int, da
     for group in shape:
         pairs = [(next(weight), [next(each) for _ in range(length)]) for length in group]
         products.append(sum(w * a * b for w, some in pairs for a, b in some) % prime)
-        sums.append((7 + sum(w + sum(a + b for a, b in some) for w, some in pairs)) % prime)
+        sums.append(sum(w + sum(a + b for a, b in some) for w, some in pairs) % prime)
     weighted = field.multiply(plan.spread(weights), left, prime)
     assert plan.by_group(plan.dots(weighted, right, prime), prime).tolist() == products
     slots_of_result = np.concatenate(
         [
             np.sum([np.pad(part, (0, len(sheet[0]) - len(part))) for part in sheet], axis=0)
-            for sheet in plan.lay(left, weights, np.full(len(shape), 7, dtype=np.uint64), right)
+            for sheet in plan.lay(left, weights, right)
         ]
     ) % np.uint64(prime)
     assert plan.sums(slots_of_result, prime).tolist() == sums

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from fheval import Table, wire
 from fheval.errors import CapacityError, RemoteProtocolError
@@ -41,7 +42,7 @@ def test_the_leader_gives_all_parts_for_one_roster() -> None:
         aggregator.receive(cast.upload(party, own))
     notice = aggregator.close()
     cast.answer(cast.round.leader, Stage.PADS, wire.encode(notice))
-    fewer = padded.RosterNotice(round=notice.round, roster=notice.roster[:3], nonces=bytes(notice.nonces)[:48])
+    fewer = structs.replace(notice, roster=notice.roster[:3], nonces=bytes(notice.nonces)[:48])
     with pytest.raises(RemoteProtocolError, match="not that of the pads that were given before"):
         cast.answer(cast.round.leader, Stage.PADS_2, wire.encode(fewer))
     cast.answer(cast.round.leader, Stage.PADS_2, wire.encode(notice))

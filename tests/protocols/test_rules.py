@@ -132,7 +132,7 @@ def test_the_opening_party_accepts_no_answer_for_too_few(cast: Cast) -> None:
 def test_the_leader_gives_no_pads_for_too_few(protocol: str) -> None:
     cast = Cast(a_round(protocol, 4))
     with pytest.raises(CohortTooSmall):
-        cast.pads(RosterNotice(round=cast.round.id, roster=("hospital-1", "hospital-2"), nonces=bytes(32)))
+        cast.pads(RosterNotice(round=cast.round.id, roster=("hospital-1", "hospital-2"), nonces=bytes(32), covered=b""))
 
 
 @pytest.mark.parametrize("protocol", PADDED)
@@ -142,7 +142,7 @@ def test_the_leader_gives_no_pads_for_too_few(protocol: str) -> None:
 def test_the_leader_gives_no_pads_for_an_impossible_roster(protocol: str, roster: tuple[str, ...]) -> None:
     cast = Cast(a_round(protocol, 4))
     with pytest.raises(RemoteProtocolError, match="unknown or repeated") as caught:
-        cast.pads(RosterNotice(round=cast.round.id, roster=roster, nonces=bytes(48)))
+        cast.pads(RosterNotice(round=cast.round.id, roster=roster, nonces=bytes(48), covered=b""))
     assert (caught.value.step, caught.value.culprit) == ("roster", "aggregator")
 
 
@@ -150,7 +150,17 @@ def test_the_leader_gives_no_pads_for_an_impossible_roster(protocol: str, roster
 def test_the_leader_gives_no_pads_for_another_round(protocol: str) -> None:
     cast = Cast(a_round(protocol, 4))
     with pytest.raises(RemoteProtocolError, match="another round"):
-        cast.pads(RosterNotice(round=cast.next().round.id, roster=cast.round.parties, nonces=bytes(64)))
+        cast.pads(RosterNotice(round=cast.next().round.id, roster=cast.round.parties, nonces=bytes(64), covered=b""))
+
+
+@pytest.mark.parametrize("protocol", PADDED)
+def test_the_leader_takes_no_sum_of_another_length_than_an_upload(protocol: str) -> None:
+    cast = Cast(a_round(protocol, 4))
+    notice = cast.served(honest(cast)).close()
+    for wrong in (b"", bytes(notice.covered)[:-8], bytes(notice.covered) + bytes(8)):
+        with pytest.raises(RemoteProtocolError, match="The sum of all uploads has") as caught:
+            cast.pads(changed(notice, covered=wrong))
+        assert (caught.value.step, caught.value.culprit) == ("RosterNotice", "aggregator")
 
 
 def test_a_round_is_answered_once(cast: Cast) -> None:
@@ -291,7 +301,7 @@ def test_pads_that_do_not_fit_are_refused_and_the_right_ones_still_taken(protoco
     aggregator = cast.served(honest(cast))
     notice = aggregator.close()
     pads = cast.pads(notice)
-    other_roster = cast.pads(RosterNotice(round=cast.round.id, roster=notice.roster[:3], nonces=notice.nonces[:48]))
+    other_roster = cast.pads(changed(notice, roster=notice.roster[:3], nonces=notice.nonces[:48]))
     for wrong in (
         other_roster,
         changed(other_roster, roster=notice.roster[::-1]),

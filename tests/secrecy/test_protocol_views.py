@@ -15,10 +15,11 @@ from msgspec import structs
 
 from fheval import Counts, wire
 from fheval.engines import available_engines, load_engine
+from fheval.field import Residues
 from fheval.metrics.registry import auc_contribution
 from fheval.protocols import padding, paper_malicious, paper_semi_honest
 from fheval.protocols.blinded_ratio import MASK_BOUND
-from fheval.protocols.padding import LinearCircuit, Mask
+from fheval.protocols.padding import LinearCircuit
 from fheval.secrets import Randomness, Secret, Stream
 from protocols.rounds import Cast, a_round, contributions_of, curve, layout_of, parameters_of
 from protocols.statistics import evenly_filled, look_alike, looks_uniform, unrelated
@@ -186,16 +187,15 @@ def padded_answer(engine: str, protocol: str, data: str) -> list[npt.NDArray[np.
     return cast.slots(cast.result_of(aggregator))
 
 
-def empty_mask(circuit: LinearCircuit, _: Randomness) -> Mask:
+def empty_mask(circuit: LinearCircuit, _: Randomness) -> Residues:
     """A mask that hides nothing."""
-    numbers = np.zeros(circuit.plan.slots, dtype=np.uint64)
-    return Mask(numbers=numbers, ciphertext=circuit.evaluator.encrypt(numbers, dropped=1))
+    return np.zeros(circuit.plan.slots, dtype=np.uint64)
 
 
 def suggested_weights(engine: str, protocol: str) -> list[int]:
     """For each prime, how many different weights w the slots of the first stretch suggest to who knows all the rest.
 
-    A slot holds w·Y_R·(−R_L) or w·Y_L·(−R_R), or w·Σ R_L·R_R.
+    A slot holds −w·ρ_R·D_L or −w·ρ_L·D_R, or w·Σ D_L·D_R.
     """
     cast, uploads = padded_cast(engine, protocol, "large")
     aggregator = cast.aggregator()
@@ -208,8 +208,8 @@ def suggested_weights(engine: str, protocol: str) -> list[int]:
     answered = cast.slots(aggregator.result(pads))
     plan, found = aggregator.layout.plan, []
     for prime, (left, right), bottom, slots in zip(aggregator.layout.primes, factors, put, answered, strict=True):
-        ones, none = np.ones(len(plan.stretches), dtype=np.uint64), np.zeros(len(plan.groups), dtype=np.uint64)
-        ((multipliers,),) = plan.lay(right[plan.source], ones, none, left[plan.source])
+        ones = np.ones(len(plan.stretches), dtype=np.uint64)
+        ((multipliers,),) = plan.lay(right[plan.source], ones, left[plan.source])
         first = range(plan.stretches[0])
         chosen = [*first, *(plan.used - len(plan.source) + product for product in first)]
         found.append(

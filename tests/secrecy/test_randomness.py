@@ -98,7 +98,7 @@ def test_predictable_generators_are_left_alone(protocol: str) -> None:
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Notes every c, every K, b, e_1, e_2, every unit and every mask that an aggregator draws."""
+    """Notes every c, every K, b, e_1, e_2, every unit, every mask and every cover that an aggregator draws."""
     notes: list[Any] = []
 
     def note(function: Callable[..., Any], text: Callable[[Any], Any] = lambda value: value) -> Callable[..., Any]:
@@ -116,7 +116,8 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         "draw",
         note(RoundedRelease.draw, lambda drawn: tuple((b.scale, b.tilt, b.noise_x, b.noise_z) for b in drawn)),
     )
-    monkeypatch.setattr(LinearCircuit, "mask", note(LinearCircuit.mask, lambda mask: mask.numbers.tobytes()))
+    monkeypatch.setattr(LinearCircuit, "mask", note(LinearCircuit.mask, lambda numbers: numbers.tobytes()))
+    monkeypatch.setattr(padded.SlotLayout, "draw_cover", note(padded.SlotLayout.draw_cover))
     units = note(padded.Aggregator._exact_blinding, lambda pair: pair[0].tobytes())
     monkeypatch.setattr(padded.Aggregator, "_exact_blinding", units)
     return notes
@@ -127,11 +128,11 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     [
         ("paper-semi-honest", {}, 1),
         ("paper-malicious", {}, 2),
-        # K, b, e_1, e_2 once, and a mask for each of four primes.
-        ("padded", {}, 5),
-        # A unit and a mask for each of two primes, or of four.
-        ("padded", {"precision": None}, 4),
-        ("padded-verified", {}, 8),
+        # A cover, K, b, e_1, e_2 once, and a mask for each of four primes.
+        ("padded", {}, 6),
+        # A cover, and a unit and a mask for each of two primes, or of four.
+        ("padded", {"precision": None}, 5),
+        ("padded-verified", {}, 9),
     ],
     ids=str,
 )

@@ -68,12 +68,12 @@ def test_what_depends_on_the_counts_is_divided_away(monkeypatch: pytest.MonkeyPa
     ]
     honest = LinearCircuit.sheet
 
-    def sheet(self: LinearCircuit, pads: Any, multipliers: Any, mask: Any) -> bytes:
-        loaded = [self.evaluator.load(data) for data in pads]
-        dropped = self.evaluator.drop_level(self.evaluator.linear(loaded, multipliers))
+    def sheet(self: LinearCircuit, shares: Any, prepared: Any) -> bytes:
+        loaded = [self.evaluator.load(data) for data in shares]
+        dropped = self.evaluator.drop_level(self.evaluator.linear(loaded, prepared.factors))
         (holder,) = (each for each in holders if each.parameters == self.evaluator.parameters)
         left.append(holder._decryptor.invariant_noise_budget(dropped.handle))
-        return honest(self, pads, multipliers, mask)
+        return honest(self, shares, prepared)
 
     monkeypatch.setattr(LinearCircuit, "sheet", sheet)
     cast.result_of(cast.served(contributions_of(cast.round, [curve(1 << 20, 1 << 20)] * 3)))

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fheval import field
 from fheval.engines.parameters import Parameters
-from fheval.errors import EngineError
+from fheval.errors import EngineError, LocalProtocolError
+from fheval.field import Residues
 from fheval.protocols import padding
 from fheval.protocols.padding import LinearCircuit, SlotPlan
 from fheval.secrets import SystemRandomness
@@ -30,7 +30,7 @@ PARAMETERS = Parameters(
 KEYS = ClearEngine().generate_keys(PARAMETERS)
 
 # One number of one product, in one ciphertext with a slot to spare.
-ONE = SlotPlan.of([[np.array([0])]], 5)
+ONE = SlotPlan.of([[np.array([0])]], 4)
 # Two numbers of one product each, torn over two ciphertexts, with the right factors on the left ones.
 TORN = SlotPlan.of([[np.array([0])], [np.array([1])]], 3)
 # One number of two products with a weight each.
@@ -39,24 +39,22 @@ PLANS = [pytest.param(ONE, id="one"), pytest.param(TORN, id="torn"), pytest.para
 
 
 def answers(
-    plan: SlotPlan, uploaded: Sequence[Sequence[int]], weights: Sequence[int], monkeypatch: pytest.MonkeyPatch
+    plan: SlotPlan, covers: Sequence[Sequence[int]], weights: Sequence[int], monkeypatch: pytest.MonkeyPatch
 ) -> Counter[tuple[int, ...]]:
-    """All that a key holder may find in the slots for these sums of uploads, over all masks, for fixed pads."""
+    """All that a key holder may find in the slots for these covers, over all masks, for one share of its own."""
     holder = ClearEngine().key_holder(PARAMETERS, KEYS.secret)
     circuit = LinearCircuit(ClearEngine().evaluator(PARAMETERS, KEYS.public), plan)
-    pads = np.array([1, 2], dtype=np.uint64)[plan.source], np.array([2, 2], dtype=np.uint64)[plan.source]
-    ones = np.ones(len(plan.groups), dtype=np.uint64)
-    minus_left, minus_right = (field.negate(each, PRIME) for each in pads)
-    laid = plan.lay(minus_left, plan.dots(*pads, PRIME), ones, minus_right)
+    shares = np.array([1, 2], dtype=np.uint64)[plan.source], np.array([2, 2], dtype=np.uint64)[plan.source]
+    laid = plan.lay(shares[0], plan.dots(*shares, PRIME), shares[1])
     sealed = [tuple(map(holder.encrypt, sheet)) for sheet in laid]
-    left, right = (np.array(side, dtype=np.uint64) for side in uploaded)
+    left, right = (np.array(side, dtype=np.uint64) for side in covers)
     chosen_weights = np.array(weights[: len(plan.stretches)], dtype=np.uint64)
     found: Counter[tuple[int, ...]] = Counter()
     for chosen in product(range(PRIME), repeat=plan.sheets * plan.slots):
         sheets = iter(np.array(chosen, dtype=np.uint64).reshape(plan.sheets, plan.slots))
         monkeypatch.setattr(padding, "residues", lambda *_, sheets=sheets: next(sheets))
-        offsets = [0] * len(plan.groups)
-        result: Any = circuit.evaluate((left, right), sealed, chosen_weights, offsets, RNG)
+        circuit.prepare((left, right), chosen_weights, [0] * len(plan.groups), RNG)
+        result = circuit.evaluate(sealed)
         found[tuple(int(slot) for data in result for slot in holder.decrypt(data)[: plan.slots])] += 1
     return found
 
@@ -66,8 +64,8 @@ def has_sums(plan: SlotPlan, slots: tuple[int, ...], expected: Sequence[int]) ->
     return found == list(expected)
 
 
-# V = Y − R: with the pads (1, 2 ; 2, 2), both have V_L·V_R = 2 in the first product and 1 in the second.
-FIRST, SECOND = [[2, 0], [1, 0]], [[0, 1], [0, 1]]
+# V = D − ρ: with the shares (1, 2 ; 2, 2), both have V_L·V_R = 2 in the first product and 1 in the second.
+FIRST, SECOND = [[0, 1], [0, 1]], [[2, 0], [1, 0]]
 
 
 @pytest.mark.parametrize("plan", PLANS)
@@ -95,36 +93,35 @@ def test_a_mask_for_the_used_slots_alone_would_show(monkeypatch: pytest.MonkeyPa
     plan = ONE
     honest = LinearCircuit.mask
 
-    def mask(circuit: LinearCircuit, rng: Any) -> padding.Mask:
-        numbers = honest(circuit, rng).numbers.copy()
+    def mask(circuit: LinearCircuit, rng: Any) -> Residues:
+        numbers = honest(circuit, rng).copy()
         numbers[plan.used :] = 0
-        return padding.Mask(numbers=numbers, ciphertext=circuit.evaluator.encrypt(numbers, dropped=1))
+        return numbers
 
     monkeypatch.setattr(LinearCircuit, "mask", mask)
     assert len(answers(plan, FIRST, [1, 2], monkeypatch)) < PRIME ** (plan.slots - 1)
 
 
-# Masks are used once
+# What is prepared is used once
 
 
-def test_a_prepared_mask_is_handed_out_once() -> None:
-    circuit = LinearCircuit(ClearEngine().evaluator(PARAMETERS, KEYS.public), SlotPlan.of([[np.arange(6000)]], 4096))
-    circuit.prepare(RNG)
-    circuit.prepare(RNG)
-    prepared = circuit._prepared
-    first, second, third = (circuit.take_masks(RNG) for _ in range(3))
-    assert first is prepared
-    assert len(first.sheets) == circuit.plan.sheets == 2
-    assert len({mask.numbers.tobytes() for each in (first, second, third) for mask in each.sheets}) == 6
+def test_an_answer_uses_what_was_prepared_up() -> None:
+    """Two answers with one mask would show the difference of what is under it."""
+    holder = ClearEngine().key_holder(PARAMETERS, KEYS.secret)
+    circuit = LinearCircuit(ClearEngine().evaluator(PARAMETERS, KEYS.public), ONE)
+    numbers = np.ones(1, dtype=np.uint64)
+    sealed = [(holder.encrypt(np.ones(3, dtype=np.uint64)),)]
+    circuit.prepare((numbers, numbers), numbers, [0], RNG)
+    assert circuit.evaluate(sealed)
+    with pytest.raises(LocalProtocolError, match="one answer"):
+        circuit.evaluate(sealed)
 
 
 def test_a_circuit_that_failed_does_not_use_its_masks_again() -> None:
-    """The pads are refused after the masks were taken: these are lost, and the next answer has others."""
+    """The leader's ciphertexts are refused after the masks were taken: these are lost."""
     circuit = LinearCircuit(ClearEngine().evaluator(PARAMETERS, KEYS.public), TORN)
-    circuit.prepare(RNG)
-    prepared = circuit._prepared
-    assert prepared is not None
     numbers = np.ones(2, dtype=np.uint64)
-    with pytest.raises(EngineError, match="truncated"):
-        circuit.evaluate((numbers, numbers), [(b"", b""), (b"",)], numbers, [0, 0], RNG)
-    assert not {*map(id, prepared.sheets)} & {*map(id, circuit.take_masks(RNG).sheets)}
+    circuit.prepare((numbers, numbers), numbers, [0, 0], RNG)
+    for error, match in ((EngineError, "truncated"), (LocalProtocolError, "one answer")):
+        with pytest.raises(error, match=match):
+            circuit.evaluate([(b"", b""), (b"",)])

@@ -60,7 +60,7 @@ def aggregator_work(batch: Batch) -> Callable[[], float]:
         secrets,
         layout.primes,
         layout.plan,
-        layout.factors(values, layout.primes, pads=True),
+        layout.factors(values, layout.primes, cover=False),
     )
     pads = wire.encode(PadSums(round=round_.id, sender=names[0], roster=names, ciphertexts=sealed))
     upload = rng.draw(layout.uploaded * layout.bits // 8)

@@ -330,6 +330,7 @@ class Blindings:
         def twice(this: Any, pads: Any) -> PaddedResult:
             self.second = encode(honest(this, pads))
             monkeypatch.setattr(this, "answer_now", lambda: None)
+            this.prepare()
             first: PaddedResult = honest(this, pads)
             return first
 

@@ -155,7 +155,7 @@ def test_keys_of_another_epoch_for_one_party_alone(trial: Trial, caplog: Log) ->
     asked[victim] = changed(asked[victim], epoch=old.epoch, bundle=old.bundle, box=bytes(old.box))
     proofs = tuple(proof_of(trial.vaults[name].handle(data)) for name, data in asked.items())
     nonces = b"".join(proof.nonce for proof in proofs)
-    notice = RosterNotice(round=round_.id, roster=tuple(proof.party for proof in proofs), nonces=nonces)
+    notice = RosterNotice(round=round_.id, roster=tuple(proof.party for proof in proofs), nonces=nonces, covered=b"")
     data = request(Stage.PADS, Relay(round=round_.id, body=encode(notice), proofs=proofs))
     is_refused(trial, round_.leader, data, f"is not signed by {victim}", caplog)
 

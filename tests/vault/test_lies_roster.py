@@ -39,7 +39,8 @@ Log = pytest.LogCaptureFixture
 def notice(proofs: Sequence[Proof], round_id: str) -> bytes:
     """The roster of those whose uploads are shown."""
     nonces = b"".join(proof.nonce for proof in proofs)
-    return encode(RosterNotice(round=round_id, roster=tuple(proof.party for proof in proofs), nonces=nonces))
+    roster = tuple(proof.party for proof in proofs)
+    return encode(RosterNotice(round=round_id, roster=roster, nonces=nonces, covered=b""))
 
 
 @pytest.mark.parametrize("stage", [Stage.SETUP, Stage.SUBMIT])
@@ -136,7 +137,7 @@ def test_a_roster_other_than_of_the_uploads_that_are_shown(trial: Trial, caplog:
     _, round_, asked = played_until(trial, Stage.PADS)
     proofs = {proof.party: proof.nonce for proof in opened(asked[round_.leader], Relay).proofs}
     kept = keep(NAMES)
-    told = RosterNotice(round=round_.id, roster=kept, nonces=b"".join(proofs[name] for name in kept))
+    told = RosterNotice(round=round_.id, roster=kept, nonces=b"".join(proofs[name] for name in kept), covered=b"")
     data = changed(asked[round_.leader], body=encode(told))
     is_refused(trial, round_.leader, data, "not that of the uploads that were shown", caplog)
     assert is_aborted(trial, round_.leader, round_)

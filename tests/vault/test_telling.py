@@ -164,7 +164,7 @@ def test_a_lying_leader_is_not_believed(trial: Trial, monkeypatch: Patch) -> Non
 
 
 class Meddling(padded_verified.Aggregator):
-    """Adds one to a slot of the padded sum."""
+    """Adds one to a slot of the sum, by taking off a cover that is another one than the leader was given."""
 
     def factors(self) -> Any:
         (left, right), *others = super().factors()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fheval.engines.base import Engine, Evaluator, KeyHolder, RunningSum
-from fheval.engines.container import Ciphertext, Keys
+from fheval.engines.container import Ciphertext, Factor, Keys
 from fheval.engines.parameters import Parameters, Vector
 from fheval.errors import ConfigError
 
@@ -13,6 +13,7 @@ __all__ = [
     "Ciphertext",
     "Engine",
     "Evaluator",
+    "Factor",
     "KeyHolder",
     "Keys",
     "Parameters",

@@ -12,8 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from fheval.engines.container import Ciphertext, Keys
-from fheval.engines.parameters import Parameters, Vector
+from fheval.engines.container import Ciphertext, Factor, Keys
+from fheval.engines.parameters import Parameters, Vector, require_factor
 from fheval.errors import EngineError
 from fheval.secrets import Secret
 
@@ -101,12 +101,20 @@ class Evaluator(ABC):
         """An empty sum; here it loads and accumulates, where an engine has a faster way it overrides this."""
         return _LoadedSum(self)
 
-    def linear(self, ciphertexts: Sequence[Ciphertext], values: Sequence[Vector]) -> Ciphertext:
-        """Σ ciphertexts[i]·values[i]."""
-        total = self.multiply_plain(ciphertexts[0], values[0])
-        for ciphertext, factor in zip(ciphertexts[1:], values[1:], strict=True):
-            self.accumulate(total, self.multiply_plain(ciphertext, factor))
+    def factor(self, values: Vector) -> Factor:
+        """Prepare a factor for `linear`; in BFV encoding and transforming it is then done."""
+        require_factor(values)
+        return Factor(values)
+
+    def linear(self, ciphertexts: Sequence[Ciphertext], factors: Sequence[Factor]) -> Ciphertext:
+        """Σ ciphertexts[i]·factors[i]."""
+        total, *others = [self._times(*pair) for pair in zip(ciphertexts, factors, strict=True)]
+        for product in others:
+            self.accumulate(total, product)
         return total
+
+    def _times(self, ciphertext: Ciphertext, factor: Factor) -> Ciphertext:
+        return self.multiply_plain(ciphertext, factor.handle)
 
     def slot_sum(self, ciphertext: Ciphertext, width: int) -> Ciphertext:
         """Slot i becomes the sum of slots i … i + w − 1, where w is the next power of two from `width`.

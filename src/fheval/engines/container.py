@@ -28,6 +28,7 @@ or 56, and not the 64 of a word: the lower 32 bits of a row, the next 16, the ne
 
 from __future__ import annotations
 
+import mmap
 import os
 import struct
 import tempfile
@@ -84,6 +85,13 @@ class Ciphertext:
 
     handle: Any = field(repr=False)
     limbs: int
+
+
+@dataclass(slots=True)
+class Factor:
+    """A vector that fresh ciphertexts are multiplied by, as far as it can be prepared before there is one."""
+
+    handle: Any = field(repr=False)
 
 
 @lru_cache(maxsize=64)
@@ -186,6 +194,11 @@ class MemoryFile:
             place += written
         return self.path
 
+    def mapped(self, data: bytes) -> mmap.mmap:
+        """Fill the file with these bytes, and give the memory that it is in: what is written there is in the file."""
+        self.holding(data)
+        return mmap.mmap(self._descriptor, len(data))
+
     def wipe(self) -> None:
         os.ftruncate(self._descriptor, 0)
 
@@ -269,12 +282,17 @@ def is_seeded(payload: memoryview, parameters: Parameters, primes: Sequence[int]
 def unseeded(payload: memoryview, parameters: Parameters, primes: Sequence[int]) -> ResidueTable:
     """The polynomials b and a of a ciphertext that has a seed; whether b's residues are below their primes is open."""
     both = np.empty((2, len(primes), parameters.ring), dtype="<u8")
+    unseed(payload, both, parameters, primes)
+    return both
+
+
+def unseed(payload: memoryview, both: ResidueTable, parameters: Parameters, primes: Sequence[int]) -> None:
+    """The same, written to where they are wanted."""
     place = SEED_BYTES
     for row, prime, size in zip(both[0], primes, _sizes(parameters, primes), strict=True):
         _unpack(payload[place : place + size], row, prime)
         place += size
     _expand_into(both[1], bytes(payload[:SEED_BYTES]), parameters, primes)
-    return both
 
 
 def _sizes(parameters: Parameters, primes: Sequence[int]) -> list[int]:

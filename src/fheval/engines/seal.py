@@ -24,6 +24,7 @@ from fheval.engines import container
 from fheval.engines.base import Engine, Evaluator, KeyHolder
 from fheval.engines.container import (
     Ciphertext,
+    Factor,
     Keys,
     MemoryFile,
     PublicKeys,
@@ -33,7 +34,7 @@ from fheval.engines.container import (
     read_body,
     seeded,
     uniform_part,
-    unseeded,
+    unseed,
 )
 from fheval.engines.parameters import (
     Parameters,
@@ -157,13 +158,12 @@ class _Setting:
             key.load(self.below, memory.holding(head, both.astype("<u8").data.cast("B")))
         return sealapi.Encryptor(self.below, key)
 
-    def whole_ciphertext(self, payload: memoryview) -> tuple[bytes, memoryview]:
-        """A ciphertext that has a seed, as SEAL writes it, uncompressed, in two parts."""
-        return self._fresh_head, unseeded(payload, self.parameters, self.primes).data.cast("B")
-
-    @cached_property
-    def _fresh_head(self) -> bytes:
-        return self._head(len(self.primes), self.context.first_parms_id())
+    def empty_ciphertext(self, file: MemoryFile) -> ResidueTable:
+        """Fill a file with a fresh ciphertext as SEAL writes it, uncompressed, and give the place of its residues."""
+        shape = 2, len(self.primes), self.parameters.ring
+        head = self._head(len(self.primes), self.context.first_parms_id())
+        mapped = file.mapped(head + bytes(8 * prod(shape)))
+        return np.frombuffer(mapped, dtype="<u8", offset=len(head)).reshape(shape)
 
     def _head(self, primes: int, level: Sequence[int]) -> bytes:
         """What SEAL writes before the residues of two polynomials in NTT form."""
@@ -217,13 +217,16 @@ class _Codec:
         self._key_id = key_id
         self._memory = MemoryFile()
 
-    def read(self, empty: Any, name: str, payload: bytes | memoryview, *more: memoryview) -> Any:
+    def read(self, empty: Any, name: str, payload: bytes | memoryview) -> Any:
         """Let SEAL load one object, of which the bytes hold neither less nor more."""
-        told, size = int.from_bytes(payload[_SIZE_FIELD], "little"), len(payload) + sum(map(len, more))
+        told, size = int.from_bytes(payload[_SIZE_FIELD], "little"), len(payload)
         if told != size:
             raise EngineError(f"A {name} of {size} bytes says that it has {told}. Ask the sender to send it again.")
+        return self._loaded(empty, name, self._memory.holding(payload))
+
+    def _loaded(self, empty: Any, name: str, path: str) -> Any:
         try:
-            empty.load(self._setting.context, self._memory.holding(payload, *more))
+            empty.load(self._setting.context, path)
         except _REFUSALS as error:
             raise EngineError(f"SEAL cannot read this {name} ({error}). Ask the sender to send it again.") from error
         return empty
@@ -232,8 +235,9 @@ class _Codec:
         _, limbs, payload = container.unpack(container.CIPHERTEXT, SealEngine.name, self.parameters, self._key_id, data)
         ckks, fresh = self._setting.ckks, limbs == self.parameters.limbs
         if fresh and is_seeded(payload, self.parameters, self._setting.primes):
-            whole = self._setting.whole_ciphertext(payload)
-            return Ciphertext(self.read(sealapi.Ciphertext(), "ciphertext", *whole), limbs)
+            file, residues = self._unseeded
+            unseed(payload, residues, self.parameters, self._setting.primes)
+            return Ciphertext(self._loaded(sealapi.Ciphertext(), "ciphertext", file.path), limbs)
         handle = self.read(sealapi.Ciphertext(), "ciphertext", payload)
         formed = handle.size() == 2 and handle.coeff_modulus_size() == limbs
         # What SEAL's own validation leaves open: whether it is in NTT form, hides anything, and the stated scale.
@@ -241,6 +245,12 @@ class _Codec:
         if not formed or (ckks and not 0.5 < handle.scale / self._setting.scale < 2):
             raise EngineError("A ciphertext is not of the form it claims. Ask the sender to send it again.")
         return Ciphertext(handle, limbs)
+
+    @cached_property
+    def _unseeded(self) -> tuple[MemoryFile, ResidueTable]:
+        """A file in memory to put ciphertexts into that have a seed, and where their residues go."""
+        file = MemoryFile()
+        return file, self._setting.empty_ciphertext(file)
 
     def dump(self, ciphertext: Ciphertext) -> bytes:
         return self._pack(self._memory.written_by(self.usual(ciphertext).save), ciphertext.limbs)
@@ -303,6 +313,8 @@ class _Evaluator(_Codec, Evaluator):
         self._encryptor_below = None
         if self.parameters.scheme == "bfv" and not self.parameters.depth:
             self._encryptor_below = self._setting.encryptor_below(encryption, self._memory)
+            # Made with the keys, and not when the first ciphertext is waiting.
+            _ = self._unseeded
         self._relinearisation = self._rotation = None
         if keys.relinearisation:
             self._relinearisation = self.read(sealapi.RelinKeys(), "public key", keys.relinearisation)
@@ -355,25 +367,35 @@ class _Evaluator(_Codec, Evaluator):
 
     def multiply_plain(self, ciphertext: Ciphertext, values: Vector) -> Ciphertext:
         if not self._setting.ckks:
-            return self.linear([ciphertext], [values])
-        plain = self._factor(ciphertext, values)
+            return self.linear([ciphertext], [self.factor(values)])
+        require_factor(values)
+        require_room(ciphertext.limbs, self.parameters, self.parameters.limbs)
+        plain = self._setting.encode(values, ciphertext.handle)
         return self._rescaled(self._result(self._seal.multiply_plain, ciphertext.handle, plain).handle)
 
-    def linear(self, ciphertexts: Sequence[Ciphertext], values: Sequence[Vector]) -> Ciphertext:
+    def factor(self, values: Vector) -> Factor:
+        if self._setting.ckks:
+            return super().factor(values)
+        require_factor(values)
+        plain = self._setting.encode(values)
+        with _refusals("a vector"):
+            self._seal.transform_to_ntt_inplace(plain, self._setting.context.first_parms_id())
+        return Factor(plain)
+
+    def linear(self, ciphertexts: Sequence[Ciphertext], factors: Sequence[Factor]) -> Ciphertext:
         """As the base class says; BFV stays in NTT form until the sum is complete, which is twice as fast."""
         if self._setting.ckks:
-            return super().linear(ciphertexts, values)
+            return super().linear(ciphertexts, factors)
         total = None
-        for ciphertext, factor in zip(ciphertexts, values, strict=True):
-            plain = self._factor(ciphertext, factor)
+        for ciphertext, factor in zip(ciphertexts, factors, strict=True):
+            require_room(ciphertext.limbs, self.parameters, self.parameters.limbs)
             term = sealapi.Ciphertext()
             with _refusals("a product"):
-                self._seal.transform_to_ntt_inplace(plain, ciphertext.handle.parms_id())
                 if ciphertext.handle.is_ntt_form():
-                    self._seal.multiply_plain(ciphertext.handle, plain, term)
+                    self._seal.multiply_plain(ciphertext.handle, factor.handle, term)
                 else:
                     self._seal.transform_to_ntt(ciphertext.handle, term)
-                    self._seal.multiply_plain_inplace(term, plain)
+                    self._seal.multiply_plain_inplace(term, factor.handle)
                 if total is None:
                     total = term
                 else:
@@ -392,11 +414,6 @@ class _Evaluator(_Codec, Evaluator):
         with _refusals("to drop a level"):
             self._seal.mod_switch_to_next(self.usual(ciphertext), handle)
         return _wrap(handle)
-
-    def _factor(self, ciphertext: Ciphertext, values: Vector) -> Any:
-        require_factor(values)
-        require_room(ciphertext.limbs, self.parameters, self.parameters.limbs)
-        return self._setting.encode(values, ciphertext.handle)
 
     def _result(self, operation: Any, *operands: Any) -> Ciphertext:
         handle = sealapi.Ciphertext()

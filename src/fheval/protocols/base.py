@@ -351,7 +351,9 @@ class Aggregator(ABC):
         round_ = self.round
         replies = yield Ask(Stage.SUBMIT, dict.fromkeys(round_.parties, b""))
         self.take(replies)
-        silent = frozenset(round_.parties).difference(self.roster)
+        # Each is on the roster once.
+        all_came = len(self.roster) == len(round_.parties)
+        silent = frozenset() if all_came else frozenset(round_.parties).difference(self.roster)
         missed = silent if self.indispensable is Asked.EVERYONE else silent.intersection(self.keepers)
         if len(self.roster) < round_.minimum_cohort or (self.indispensable and missed):
             raise RoundFailed(f"no good upload came from {', '.join(sorted(silent))}.", Stage.SUBMIT, silent)

@@ -1,15 +1,16 @@
 """`padded`: kilobytes per party, FHE work independent of their number, for a semi-honest aggregator. Exact, on BFV.
 
-Parties upload their counts under one-time pads; the leader encrypts the sum of the pads of those who arrived; the
-aggregator turns padded sums into encrypted, blinded products; the leader decrypts and tells the others. See
-`padding` for the algebra and `release` for what is released.
+Parties upload their counts under one-time pads. The aggregator adds them up and sends the leader the sum under a pad of
+its own, the leader takes off the pads of those who arrived and sends back what is left, encrypted; the aggregator turns
+it into encrypted, blinded products of the true sums; the leader decrypts and tells the others. See `padding` for the
+algebra and `release` for what is released.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice
 from typing import NoReturn, TypeVar
 
@@ -50,7 +51,7 @@ from fheval.protocols.round import (
     from_this_round,
     require_keys,
 )
-from fheval.secrets import Randomness, Stream, expand, new_seed, nonzero_residue
+from fheval.secrets import Randomness, Stream, expand, new_seed, nonzero_residue, residues
 from fheval.wire import DEFAULT_LIMIT, Blob, Message, Stencil, decode
 
 NAME = "padded"
@@ -77,16 +78,20 @@ class PaddedCounts(Message, frozen=True, kw_only=True):
 
 
 class RosterNotice(Message, frozen=True, kw_only=True):
-    """Step 2, aggregator to leader: who arrived, with which nonces, one behind the other, and what they declared."""
+    """Step 2, aggregator to leader: who arrived, with which nonces, one behind the other, and what they declared.
+
+    `covered` is Y + ρ, the sum of their uploads under a pad of the aggregator's, as long as one of them.
+    """
 
     round: str
     roster: tuple[str, ...]
     nonces: Blob
+    covered: Blob
     declared: bytes = b""
 
 
 class PadSums(Message, frozen=True, kw_only=True):
-    """Step 3, leader to aggregator: Enc(−R_L ; Σ R_L·R_R ; 1 ; −R_R) for every prime of a part, and every sheet.
+    """Step 3, leader to aggregator: Enc(D_L ; Σ D_L·D_R ; D_R) for every prime of a part, and every sheet.
 
     The sheets are of everyone and of the `groups` that are published; with the answer the leader gets its ticket back.
     """
@@ -163,10 +168,27 @@ class SlotLayout:
             return padding.IntegerSum(self.uploaded, self.bits)
         return padding.UploadSum(self.uploaded * len(self.primes))
 
-    def pad_sums(self, round_: Round, secrets: PartySecrets, roster: Sequence[str], nonces: bytes) -> list[Residues]:
-        """Leader: what their pads add up to, for each prime."""
-        given = round_, secrets, roster, nonces, self.primes, self.uploaded
-        return padding.leader_integer_sums(*given, self.bits) if self.bits else padding.leader_pad_sums(*given)
+    def draw_cover(self, rng: Randomness) -> bytes:
+        """Aggregator: ρ, written as an upload is."""
+        if self.bits:
+            return rng.draw(self.uploaded * self.bits // 8)
+        return padding.pack([residues(rng, prime, self.uploaded) for prime in self.primes])
+
+    def uncover(self, round_: Round, secrets: PartySecrets, notice: RosterNotice) -> list[Residues]:
+        """Leader: D = Y + ρ − R, for each prime."""
+        reader, covered = self.upload_sum(), notice.covered
+        if len(covered) != reader.size:
+            raise RemoteProtocolError(
+                f"The sum of all uploads has {len(covered)} bytes instead of {reader.size}. The round was aborted.",
+                step="RosterNotice",
+                culprit=AGGREGATOR,
+            )
+        given = round_, secrets, notice.roster, notice.nonces, self.primes
+        if self.bits:
+            return padding.leader_uncover(*given, covered, self.bits)
+        reader.add(covered, AGGREGATOR)
+        pads = padding.leader_pad_sums(*given, self.uploaded)
+        return [field.subtract(*each) for each in zip(reader.totals(self.primes), pads, self.primes, strict=True)]
 
     @property
     def parts(self) -> list[slice]:
@@ -174,8 +196,8 @@ class SlotLayout:
         together = max(1, MOST_CIPHERTEXTS // sum(self.plan.ciphertexts))
         return [slice(first, first + together) for first in range(0, len(self.primes), together)]
 
-    def factors(self, sums: Sequence[Residues], primes: Sequence[int], *, pads: bool) -> list[Factors]:  # noqa: ARG002
-        """The factors of all products, from sums of uploads or of pads: here those on the left, then on the right."""
+    def factors(self, sums: Sequence[Residues], primes: Sequence[int], *, cover: bool) -> list[Factors]:  # noqa: ARG002
+        """The factors of all products, from the leader's share or the cover: here those on the left, then the right."""
         return [(each[: len(each) // 2], each[len(each) // 2 :]) for each in sums]
 
 
@@ -183,18 +205,18 @@ class SlotLayout:
 class Layout(SlotLayout):
     """The slots of `padded`, and its release; None stands for exact.
 
-    A party uploads its table of counts. Everything else is public and linear: what the aggregator reads from the
-    padded sum and the leader from the sum of pads is what it would be of the true sum, padded.
+    A party uploads its table of counts. Everything else is public and linear: what the aggregator reads from its cover
+    and the leader from its share of the sum are shares of what it would be of the true sum.
     """
 
     batch: Batch
     rounded: RoundedRelease | None
 
-    def factors(self, sums: Sequence[Residues], primes: Sequence[int], *, pads: bool) -> list[Factors]:
+    def factors(self, sums: Sequence[Residues], primes: Sequence[int], *, cover: bool) -> list[Factors]:
         found: list[Factors] = []
         for chosen in padding.together(primes, self.uploaded):
             lefts, rights = self.batch.factors_modulo(
-                np.stack(sums[chosen]), tuple(primes[chosen]), one=0 if pads else 1
+                np.stack(sums[chosen]), tuple(primes[chosen]), one=0 if cover else 1
             )
             found += zip(lefts, rights, strict=True)
         return found
@@ -274,7 +296,7 @@ class Aggregator(base.Aggregator):
         self.layout = self.lay_out(round_)
         require_keys(setup, len(self.layout.primes))
         self.circuits = padding.aggregator_circuits(engine, setup, self.layout.primes, self.layout.plan)
-        self._blinding: list[tuple[Residues, list[int]]] = []
+        self._prepared = False
         self.published: tuple[str, ...] = ()
         self.declared = padding.UploadSum(groups.declared_size(round_) if round_.groups else 0)
         self.uploads = self.layout.upload_sum()
@@ -293,11 +315,8 @@ class Aggregator(base.Aggregator):
 
     def play(self) -> Playing:
         """Ask for uploads, for the pads of those who came, and let the leader open the answer."""
-        if not self.round.groups:
-            # With groups it is not known yet how many masks it will take, and how many factors.
-            for circuit in self.circuits:
-                circuit.prepare(self.mask_stream)
-            self._blinding = self.draw_blinding()
+        if self.ahead:
+            self.prepare()
         yield from self.gather()
         notice = self.close()
         pads = []
@@ -364,11 +383,15 @@ class Aggregator(base.Aggregator):
         self.awaited.clear()
         declared = groups.added(self.declared) if self.round.groups else b""
         return RosterNotice(
-            round=self.round.id, roster=tuple(self.roster), nonces=b"".join(self.nonces), declared=declared
+            round=self.round.id,
+            roster=tuple(self.roster),
+            nonces=b"".join(self.nonces),
+            covered=self.uploads.covered(self.cover, self.layout.primes),
+            declared=declared,
         )
 
     def result(self, *parts: PadSums) -> PaddedResult:
-        """Steps 4 and 5: blinded products in the slots."""
+        """Step 5: blinded products in the slots."""
         (self.published, ticket), *others = {(each.groups, each.ticket) for each in parts}
         if self.round.groups or self.published:
             groups.require_groups(self.round, self.published, self.round.leader)
@@ -381,11 +404,9 @@ class Aggregator(base.Aggregator):
         ):
             raise self._misfit(self.round.leader)
         self.answer_now()
-        blinding, self._blinding = self._blinding or self.draw_blinding(), []
-        ciphertexts = tuple(
-            circuit.evaluate(each, sealed, *weights, self.mask_stream)
-            for circuit, each, sealed, weights in zip(self.circuits, self.factors(), pads, blinding, strict=True)
-        )
+        if not self._prepared:
+            self.prepare()
+        ciphertexts = tuple(circuit.evaluate(sealed) for circuit, sealed in zip(self.circuits, pads, strict=True))
         return PaddedResult(
             round=self.round.id,
             roster=tuple(self.roster),
@@ -407,13 +428,30 @@ class Aggregator(base.Aggregator):
             culprit=sender,
         )
 
+    @property
+    def ahead(self) -> bool:
+        """Whether it is known before the first upload what there will be to compute; with groups it is not."""
+        return not self.round.groups
+
+    def prepare(self) -> None:
+        """Step 4: everything that does not depend on an upload."""
+        self._prepared = True
+        for circuit, factors, blinding in zip(self.circuits, self.factors(), self.draw_blinding(), strict=True):
+            circuit.prepare(factors, *blinding, self.mask_stream)
+
+    @cached_property
+    def cover(self) -> bytes:
+        """ρ, which hides the sum of all uploads from the leader."""
+        return self.layout.draw_cover(self.mask_stream)
+
     def factors(self) -> list[Factors]:
-        """Step 4: the factors of all products, of the padded sum Y, for each prime."""
-        primes = self.layout.primes
-        return self.layout.factors(self.uploads.totals(primes), primes, pads=False)
+        """Step 4: the factors of all products, of the cover, for each prime."""
+        primes, reader = self.layout.primes, self.layout.upload_sum()
+        reader.add(self.cover, AGGREGATOR)
+        return self.layout.factors(reader.totals(primes), primes, cover=True)
 
     def draw_blinding(self) -> list[tuple[Residues, list[int]]]:
-        """Step 5: the weights of all stretches and the offsets of all groups, for each prime."""
+        """Step 4: the weights of all stretches and the offsets of all groups, for each prime."""
         rounded = self.layout.rounded if isinstance(self.layout, Layout) else None
         if rounded is None:
             return [self._exact_blinding(prime) for prime in self.layout.primes]
@@ -440,21 +478,21 @@ def leader_answer(
     part: int = 0,
     published_before: Collection[str] = (),
 ) -> PadSums:
-    """Step 3, leader: R = Σ_{m ∈ A} pad_m over those who arrived, encrypted. To be answered once a round and part.
+    """Step 3, leader: D = Y + ρ − R for the pads of those who arrived, encrypted. To be answered once a round and part.
 
-    Learns: the roster; and of groups, how many parties hold enough of each, and anyone.
+    Learns: the roster; and of groups, how many parties hold enough of each, and anyone. D is uniform.
     """
     from_this_round(round_, notice.round, AGGREGATOR, "RosterNotice")
     round_.require_cohort(notice.roster)
     published, ticket = leader_choose(round_, secrets, notice, published_before)
     whole = lay_out(round_)
     layout = whole.reading(round_, published)
-    sums = layout.pad_sums(round_, secrets, notice.roster, notice.nonces)
+    shares = layout.uncover(round_, secrets, notice)
     # In as many messages as all groups would take: how many were chosen shows in their length alone.
     chosen = whole.parts[part]
     primes, keys = layout.primes[chosen], replace(secrets, keys=secrets.keys[chosen])
     ciphertexts = padding.leader_encrypt(
-        engine, keys, primes, layout.plan, layout.factors(sums[chosen], primes, pads=True)
+        engine, keys, primes, layout.plan, layout.factors(shares[chosen], primes, cover=False)
     )
     return PadSums(
         round=round_.id, sender=me, roster=notice.roster, ciphertexts=ciphertexts, groups=published, ticket=ticket
@@ -523,8 +561,9 @@ _PAD = (
     "them. The aggregator adds up what it gets, which is as random as each part."
 )
 _PADS = (
-    "One party, the leader, sends the sum of the pads, encrypted. With it the aggregator turns the padded sum into an "
-    "encryption of the true one, multiplies under encryption, and blinds what comes out with secret factors of its own."
+    "The aggregator puts a pad of its own on the sum and sends it to one party, the leader, who takes off the parties' "
+    "pads and sends back what is left, encrypted. From that the aggregator computes with the true sums under "
+    "encryption, and blinds what comes out with secret factors of its own."
 )
 _OPEN = (
     "The leader opens the blinded answer, which shows the released result and nothing else, and tells the others "
@@ -540,13 +579,14 @@ class Padded(OpenedByLeader):
         summary="kilobytes a party; the aggregator follows the protocol; released to four decimals",
         aggregator="follows the protocol, and is curious",
         upload="numbers under one-time pads",
-        leader_upload="public keys and the pads' encrypted sum",
+        leader_upload="public keys and an encrypted share of the sum",
         views=(
             View(role="party", who="each party", sees="its own rows, and the result"),
             View(
                 role="leader",
                 who="the leader, one of them",
-                sees="the same; it makes the keys and can derive every pad, and gets nobody's upload",
+                sees="the same; it makes the keys and can derive every pad, and gets nobody's upload, but their sum "
+                "under a pad of the aggregator's",
             ),
         ),
         together=padding.TOGETHER,

@@ -277,7 +277,7 @@ class PaddedVerified(padded.Padded):
                 role="leader",
                 who="the leader, one of them",
                 sees="its own rows and the exact fractions, whatever decimals the others are told; it makes the keys "
-                "and can derive every pad, and gets nobody's upload",
+                "and can derive every pad, and gets nobody's upload, but their sum under a pad of the aggregator's",
             ),
         ),
         together=f"{padding.TOGETHER} Any party that tells the aggregator the secret maps lets it pass off a forgery.",

@@ -1,33 +1,38 @@
 """One-time pads instead of ciphertexts: what `padded` and `padded-verified` share.
 
 A party hides its integers x_m under a pad that only it and the leader can derive. The aggregator adds uploads up,
-Y = Σ y_m; the leader encrypts functions of the pads' sum R = Σ pad_m over the same parties. Numbers that fill a field,
-as the secret maps of `padded-verified` make them, are hidden in it, y_m = x_m + pad_m mod t, once for every prime t.
-Counts are far smaller, and hidden once for all primes:
+Y = Σ y_m, and the leader the pads of the same parties, R = Σ pad_m; V = Y − R is the sum of all x_m. Numbers that fill
+a field, as the secret maps of `padded-verified` make them, are hidden in it, y_m = x_m + pad_m mod t, once for every
+prime t. Counts are far smaller, and hidden once for all primes, modulo 2^k.
 
-**Integers under pads.** y_m = x_m + pad_m mod 2^k, with pads uniform in Z/2^k, hides x_m perfectly, whatever it is. Y
-and R are sums modulo 2^k as well, and V = Y − R over the integers, unless R lies so close to the end that R + V steps
-over it: since R is uniform, with probability |V|/2^k. `pad_bits` chooses k so that this happens to any value of a round
-with a probability below 2^-50; the result is then wrong, or there is none. From there on both are reduced modulo each
-prime. A key holder sees what it would see of the true sums, up to that probability.
+**The cover.** The aggregator puts a pad of its own on the sum, the cover ρ, drawn anew for every round, and sends the
+leader Y + ρ. The leader takes the parties' pads off: D = Y + ρ − R = V + ρ, which tells it nothing, since ρ is uniform.
+From then on the two share V = D − ρ, and the aggregator has known its share since before the first upload.
 
-**The product.** Since V = Y − R is the sum of all x_m, and only sums of products with one weight w are ever read,
+**Integers modulo 2^k.** Pads and covers that are uniform in Z/2^k hide integers perfectly, whatever these are. Over
+the integers V = D − ρ holds as well, unless ρ lies so close to the end that ρ + V steps over it: since ρ is uniform,
+with probability |V|/2^k. `pad_bits` chooses k so that this happens to any value of a round with a probability below
+2^-50; the result is then wrong, or there is none. From there on both shares are reduced modulo each prime. A key holder
+sees what it would see of the true sums, up to that probability.
 
-    w·Σ V_L·V_R = Σ w·Y_R·(−R_L) + Σ w·Y_L·(−R_R) + w·Σ R_L·R_R + w·Σ Y_L·Y_R,
+**The product.** Since only sums of products with one weight w are ever read,
 
-one ciphertext that holds −R_L in some slots, −R_R in others and Σ R_L·R_R in one is enough: the aggregator multiplies
-it by w·Y_R, w·Y_L and w in the same slots, and their sum is all of it but the last term, which it knows. So there is no
-ciphertext product, no relinearisation and no evaluation key, and the noise stays small enough for the result to be
-switched down to one prime, where nothing is left of it but rounding.
+    w·Σ V_L·V_R = Σ (−w·ρ_R)·D_L + Σ (−w·ρ_L)·D_R + w·Σ D_L·D_R + w·Σ ρ_L·ρ_R,
 
-**The masks.** The aggregator adds a vector u that is uniform over all slots, used and unused, and corrects one slot of
-each group, the slots of one released number, by what makes the group's sum right: the last term, the offset of the
-release, minus Σ u over the group. Let p be what the slots held before. Then p + u is uniform whatever p is, and to
-correct one slot by what the others add up to leaves all others uniform and independent: what a key holder decrypts is
-uniform among the vectors whose groups have these sums, and depends on p through the sums alone. The sums may reach over
-several ciphertexts, since nothing but the sum over all of them is fixed. Since u depends on no upload, it is drawn and
-encrypted before there is one. The slot to be corrected holds an encrypted 1, so that the correction is multiplied in
-with all the rest.
+one ciphertext of the leader that holds D_L in some slots, D_R in others and Σ D_L·D_R in one is enough: the aggregator
+multiplies it by −w·ρ_R, −w·ρ_L and w in the same slots, and their sum is all of it but the last term, which it knows.
+So there is no ciphertext product, no relinearisation and no evaluation key, and the noise stays small enough for the
+result to be switched down to one prime, where nothing is left of it but rounding.
+
+**The masks.** The aggregator adds a vector u over all slots, used and unused, that is uniform among those whose groups,
+the slots of one released number, add up to the last term and the offset of the release. Let p be what the slots held
+before. What a key holder decrypts, p + u, is then uniform among the vectors whose groups have the sums of the release,
+and depends on p, and so on ρ, through these alone. The sums may reach over several ciphertexts, since nothing but the
+sum over all of them is fixed.
+
+**Ahead.** Neither factors nor masks depend on an upload. They are made, encoded and encrypted before there is one: what
+is left to do afterwards is one addition in the clear, one product and one addition of ciphertexts. They serve one
+answer. Two answers under one cover would show the leader V − V'.
 """
 
 from __future__ import annotations
@@ -42,9 +47,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fheval import field
-from fheval.engines import Ciphertext, Engine, Evaluator, Parameters
+from fheval.engines import Ciphertext, Engine, Evaluator, Factor, Parameters
 from fheval.engines.parameters import bfv_linear
-from fheval.errors import CapacityError, RemoteProtocolError
+from fheval.errors import CapacityError, LocalProtocolError, RemoteProtocolError
 from fheval.field import Residues
 from fheval.protocols.round import AGGREGATOR, NONCE_BYTES, IntegerVector, PartySecrets, PublicSetup, Round
 from fheval.secrets import Randomness, Secret, expand_each, key_stream, residues
@@ -95,9 +100,9 @@ class SlotPlan:
     stretch, and `groups` the number of stretches up to the end of each group, in the order of the answers.
 
     The slots are numbered through all ciphertexts of a result, which are called sheets: one for each left factor, in
-    the order of `source`, one for each stretch, one for each group, and one for each right factor. Where this takes
-    more than one sheet, the right factors go into ciphertexts of their own, and are added to the left ones slot by
-    slot: a sheet of the leader then has two ciphertexts, and the result half as many.
+    the order of `source`, one for each stretch, and one for each right factor. Where this takes more than one sheet,
+    the right factors go into ciphertexts of their own, and are added to the left ones slot by slot: a sheet of the
+    leader then has two ciphertexts, and the result half as many.
     """
 
     source: npt.NDArray[np.intp]
@@ -128,8 +133,8 @@ class SlotPlan:
 
     @property
     def _upper(self) -> int:
-        """How many slots left factors, stretches and groups take."""
-        return len(self.source) + len(self.stretches) + len(self.groups)
+        """How many slots left factors and stretches take."""
+        return len(self.source) + len(self.stretches)
 
     @property
     def _folded(self) -> bool:
@@ -153,8 +158,8 @@ class SlotPlan:
 
     @property
     def corrected(self) -> npt.NDArray[np.intp]:
-        """The slot of each group that makes its sum right."""
-        return np.arange(self._upper - len(self.groups), self._upper)
+        """The slot of each group that makes its sum right: that of its last stretch."""
+        return np.array(self.groups, dtype=np.intp) + len(self.source) - 1
 
     def spread(self, per_stretch: Residues) -> Residues:
         """A vector over the products that is constant on each stretch."""
@@ -164,11 +169,11 @@ class SlotPlan:
         """Σ left·right over each stretch."""
         return _sums(field.multiply(left, right, prime), self.stretches, prime)
 
-    def lay(self, left: Residues, per_stretch: Residues, per_group: Residues, right: Residues) -> list[list[Residues]]:
+    def lay(self, left: Residues, per_stretch: Residues, right: Residues) -> list[list[Residues]]:
         """What goes into the ciphertexts of each sheet."""
         if not self._folded:
-            return [[np.concatenate([left, per_stretch, per_group, right])]]
-        upper, lower = self.cut(np.concatenate([left, per_stretch, per_group])), self.cut(right)
+            return [[np.concatenate([left, per_stretch, right])]]
+        upper, lower = self.cut(np.concatenate([left, per_stretch])), self.cut(right)
         return [[*one, *other] for one, other in zip_longest(zip(upper), zip(lower), fillvalue=())]
 
     def cut(self, slots: Residues) -> list[Residues]:
@@ -181,12 +186,10 @@ class SlotPlan:
 
     def sums(self, slots: Residues, prime: int) -> Residues:
         """Add up the slots of each group."""
-        left, upper = len(self.source), self._upper
-        factors, per_stretch, per_group = slots[:left], slots[left : upper - len(self.groups)], slots[self.corrected]
+        factors, per_stretch = slots[: len(self.source)], slots[len(self.source) : self._upper]
         if not self._folded:
-            factors = field.add(factors, slots[upper : self.used], prime)
-        stretches = field.add(_sums(factors, self.stretches, prime), per_stretch, prime)
-        return field.add(self.by_group(stretches, prime), per_group, prime)
+            factors = field.add(factors, slots[self._upper : self.used], prime)
+        return self.by_group(field.add(_sums(factors, self.stretches, prime), per_stretch, prime), prime)
 
 
 @lru_cache(maxsize=64)
@@ -378,8 +381,18 @@ class UploadSum:
 
     def totals(self, primes: Sequence[int]) -> list[Residues]:
         """Y mod t for each prime; the upload holds the same number of values for each."""
-        limbs = self._summed()[: self._values * BYTES_PER_VALUE // 2].reshape(len(primes), -1, BYTES_PER_VALUE // 2)
+        return self._reduced(self._summed(), primes)
+
+    def covered(self, cover: bytes, primes: Sequence[int]) -> bytes:
+        """Y + ρ, written as an upload is, for a cover that is written so as well."""
+        return self._written(self._summed() + np.frombuffer(cover, dtype="<u2"), primes)
+
+    def _reduced(self, summed: npt.NDArray[np.uint64], primes: Sequence[int]) -> list[Residues]:
+        limbs = summed[: self._values * BYTES_PER_VALUE // 2].reshape(len(primes), -1, BYTES_PER_VALUE // 2)
         return [_joined(part, prime) for part, prime in zip(limbs, primes, strict=True)]
+
+    def _written(self, summed: npt.NDArray[np.uint64], primes: Sequence[int]) -> bytes:
+        return pack(self._reduced(summed, primes))
 
 
 class IntegerSum(UploadSum):
@@ -389,10 +402,15 @@ class IntegerSum(UploadSum):
         self._start(values * bits // 8)
         self._columns = bits // 32
 
-    def totals(self, primes: Sequence[int]) -> list[Residues]:
-        halves = self._summed().reshape(-1, self._columns, 2)
-        limbs = _wrapped(halves[..., 0] + (halves[..., 1] << np.uint64(16)))
-        return _reduced_by_each(limbs, primes)
+    def _reduced(self, summed: npt.NDArray[np.uint64], primes: Sequence[int]) -> list[Residues]:
+        return _reduced_by_each(self._limbs_of(summed), primes)
+
+    def _written(self, summed: npt.NDArray[np.uint64], primes: Sequence[int]) -> bytes:  # noqa: ARG002 (one for all)
+        return self._limbs_of(summed).astype("<u4").tobytes()
+
+    def _limbs_of(self, summed: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        halves = summed.reshape(-1, self._columns, 2)
+        return _wrapped(halves[..., 0] + (halves[..., 1] << np.uint64(16)))
 
 
 def _joined(limbs: npt.NDArray[np.uint64], prime: int) -> Residues:
@@ -437,18 +455,22 @@ def leader_pad_sums(
     return reduced(total, 32, primes)
 
 
-def leader_integer_sums(
+def leader_uncover(
     round_: Round,
     secrets: PartySecrets,
     roster: Sequence[str],
     nonces: bytes,
     primes: Sequence[int],
-    count: int,
+    covered: bytes,
     bits: int,
 ) -> list[Residues]:
-    """Leader: R = Σ_{m ∈ roster} pad_m modulo 2^bits, reduced modulo each prime."""
-    total = _added_pads(round_, secrets, roster, nonces, count, UPLOAD, bits)
-    return _reduced_by_each(_wrapped(total.reshape(-1, bits // 32)), primes)
+    """Leader: D = Y + ρ − R modulo 2^bits, reduced modulo each prime."""
+    sums = np.frombuffer(covered, dtype="<u4").reshape(-1, bits // 32).astype(np.uint64)
+    pads = _wrapped(_added_pads(round_, secrets, roster, nonces, len(sums), UPLOAD, bits).reshape(sums.shape))
+    # Minus R is the complement of its bits, plus one.
+    difference = sums + (pads ^ np.uint64(0xFFFFFFFF))
+    difference[:, 0] += np.uint64(1)
+    return _reduced_by_each(_wrapped(difference), primes)
 
 
 def _added_pads(
@@ -463,39 +485,30 @@ def _added_pads(
 
 
 def leader_encrypt(
-    engine: Engine, secrets: PartySecrets, primes: Sequence[int], plan: SlotPlan, pads: Sequence[Factors]
+    engine: Engine, secrets: PartySecrets, primes: Sequence[int], plan: SlotPlan, shares: Sequence[Factors]
 ) -> tuple[tuple[PadSheet, ...], ...]:
-    """Leader: Enc(−R_L ; Σ R_L·R_R ; 1 ; −R_R) for each prime and sheet, from (R_L, R_R) over the products."""
+    """Leader: Enc(D_L ; Σ D_L·D_R ; D_R) for each prime and sheet, from (D_L, D_R) over the products."""
     sealed = []
-    for chosen, key, prime, factors in zip(parameter_sets(primes), secrets.keys, primes, pads, strict=True):
+    for chosen, key, prime, factors in zip(parameter_sets(primes), secrets.keys, primes, shares, strict=True):
         holder = engine.key_holder(chosen, key)
         left, right = (factor[plan.source] for factor in factors)
-        ones = np.ones(len(plan.groups), dtype=np.uint64)
-        sheets = plan.lay(field.negate(left, prime), plan.dots(left, right, prime), ones, field.negate(right, prime))
+        sheets = plan.lay(left, plan.dots(left, right, prime), right)
         sealed.append(tuple(tuple(map(holder.encrypt, sheet)) for sheet in sheets))
     return tuple(sealed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mask:
-    """Random numbers for every slot of one sheet, and a fresh public-key encryption of them."""
+class Sheet:
+    """What one sheet of the leader is multiplied by, and a fresh public-key encryption of the mask on it."""
 
-    numbers: Residues = dataclasses.field(repr=False)
-    ciphertext: Ciphertext = dataclasses.field(repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Masks:
-    """The masks of one answer, and what they add up to over each group."""
-
-    sheets: tuple[Mask, ...]
-    sums: Residues = dataclasses.field(repr=False)
+    factors: tuple[Factor, ...] = dataclasses.field(repr=False)
+    mask: Ciphertext = dataclasses.field(repr=False)
 
 
 class LinearCircuit:
-    """Aggregator: Enc(w·Y_R·(−R_L) ; w·Σ R_L·R_R ; correction ; w·Y_L·(−R_R)) plus masks, for one prime.
+    """Aggregator: Enc(−w·ρ_R·D_L ; w·Σ D_L·D_R ; −w·ρ_L·D_R) plus masks, for one prime.
 
-    Masks serve one answer. They are kept in this object alone, which gives them out once: what was prepared and not
+    What is prepared serves one answer. It is kept in this object alone, which uses it once: what was prepared and not
     used is lost with it.
     """
 
@@ -503,56 +516,58 @@ class LinearCircuit:
         self.evaluator = evaluator
         self.plan = plan
         self.prime = evaluator.parameters.plain_modulus
-        self._prepared: Masks | None = None
+        self._prepared: tuple[Sheet, ...] = ()
 
-    def prepare(self, rng: Randomness) -> None:
-        """Make the masks of the next answer, before there is anything to answer."""
-        self._prepared = self._prepared or self._masks(rng)
+    def prepare(self, cover: Factors, weights: Residues, offsets: Sequence[int], rng: Randomness) -> None:
+        """Make everything for the next answer but the product: `cover` is (ρ_L, ρ_R) over the products.
 
-    def _masks(self, rng: Randomness) -> Masks:
-        sheets = tuple(self.mask(rng) for _ in range(self.plan.sheets))
-        return Masks(sheets=sheets, sums=self.plan.sums(np.concatenate([mask.numbers for mask in sheets]), self.prime))
-
-    def mask(self, rng: Randomness) -> Mask:
-        """Draw and encrypt one mask, for a ciphertext that has been dropped one level."""
-        numbers = residues(rng, self.prime, self.plan.slots)
-        return Mask(numbers=numbers, ciphertext=self.evaluator.encrypt(numbers, dropped=1))
-
-    def take_masks(self, rng: Randomness) -> Masks:
-        """Hand out the masks of one answer, once."""
-        taken, self._prepared = self._prepared or self._masks(rng), None
-        return taken
-
-    def evaluate(
-        self, factors: Factors, pads: Sequence[PadSheet], weights: Residues, offsets: Sequence[int], rng: Randomness
-    ) -> tuple[bytes, ...]:
-        """`factors` are (Y_L, Y_R) over the products, and `weights` are per stretch.
-
-        `offsets` are added to the group sums; everything else in the slots is random.
+        `weights` are per stretch. `offsets` are added to the group sums; everything else in the slots is random.
         """
         prime, plan = self.prime, self.plan
-        left, right = (factor[plan.source] for factor in factors)
+        left, right = (factor[plan.source] for factor in cover)
         on_left, on_right = self.weighted(left, right, weights)
-        masks = self.take_masks(rng)
-        known = plan.by_group(plan.dots(on_right, right, prime), prime)
-        wanted = field.add(known, field.from_large_integers(offsets, prime), prime)
-        laid = plan.lay(on_left, weights, field.subtract(wanted, masks.sums, prime), on_right)
-        return tuple(self.sheet(*sheet) for sheet in zip(pads, laid, masks.sheets, strict=True))
+        minus_known = plan.by_group(plan.dots(on_right, right, prime), prime)
+        sums = field.subtract(field.from_large_integers(offsets, prime), minus_known, prime)
+        laid, masks = plan.lay(on_left, weights, on_right), plan.cut(self.masks(sums, rng))
+        self._prepared = tuple(
+            Sheet(factors=tuple(map(self.evaluator.factor, each)), mask=self.evaluator.encrypt(mask, dropped=1))
+            for each, mask in zip(laid, masks, strict=True)
+        )
 
     def weighted(self, left: Residues, right: Residues, weights: Residues) -> Factors:
-        """w·Y_R and w·Y_L, which −R_L and −R_R are multiplied by."""
-        on_left, on_right = field.multiply(np.stack([right, left]), self.plan.spread(weights), self.prime)
+        """−w·ρ_R and −w·ρ_L, which D_L and D_R are multiplied by."""
+        minus = self.plan.spread(field.negate(weights, self.prime))
+        on_left, on_right = field.multiply(np.stack([right, left]), minus, self.prime)
         return on_left, on_right
 
-    def sheet(self, pads: PadSheet, multipliers: Sequence[Residues], mask: Mask) -> bytes:
+    def masks(self, sums: Residues, rng: Randomness) -> Residues:
+        """Numbers for all slots of all sheets, uniform among those whose groups have these sums."""
+        plan = self.plan
+        numbers = np.concatenate([self.mask(rng) for _ in range(plan.sheets)])
+        missing = field.subtract(sums, plan.sums(numbers, self.prime), self.prime)
+        numbers[plan.corrected] = field.add(numbers[plan.corrected], missing, self.prime)
+        return numbers
+
+    def mask(self, rng: Randomness) -> Residues:
+        """Uniform numbers for all slots of one sheet."""
+        return residues(rng, self.prime, self.plan.slots)
+
+    def evaluate(self, shares: Sequence[PadSheet]) -> tuple[bytes, ...]:
+        """The answer to what the leader has encrypted."""
+        prepared, self._prepared = self._prepared, ()
+        if not prepared:
+            raise LocalProtocolError("What was prepared for one answer is used for one answer. Start a new round.")
+        return tuple(self.sheet(*sheet) for sheet in zip(shares, prepared, strict=True))
+
+    def sheet(self, shares: PadSheet, prepared: Sheet) -> bytes:
         """One ciphertext: the products plus the mask, switched down to its smallest modulus.
 
         The mask is a fresh public-key encryption, so that the result's second component is fresh as well. It is added
         before the last drop, whose rounding is then a random one and all that is left of the noise.
         """
         evaluator = self.evaluator
-        result = evaluator.drop_level(evaluator.linear([evaluator.load(data) for data in pads], multipliers))
-        evaluator.accumulate(result, mask.ciphertext)
+        result = evaluator.drop_level(evaluator.linear([evaluator.load(data) for data in shares], prepared.factors))
+        evaluator.accumulate(result, prepared.mask)
         while result.limbs > 1:
             result = evaluator.drop_level(result)
         return evaluator.dump(result)

@@ -139,7 +139,7 @@ def _sheet(evaluator: Evaluator, data: bytes, multipliers: Residues, mask: Resid
     result = evaluator.encrypt(mask, dropped=1)
     if np.any(multipliers):
         # The mask is added before the last drop, whose rounding is then random and all that is left of the noise.
-        product = evaluator.drop_level(evaluator.linear([evaluator.load(data)], [multipliers]))
+        product = evaluator.drop_level(evaluator.multiply_plain(evaluator.load(data), multipliers))
         evaluator.accumulate(result, product)
     while result.limbs > 1:
         result = evaluator.drop_level(result)

@@ -1,7 +1,8 @@
 """Aggregators of both padded protocols that carry a strategy out.
 
-They hold the sum of the padded uploads in the clear, the pads' ciphertexts, and weights of their own choice: so they
-tamper with sums, weights, and the answer.
+They hold the sum of the padded uploads in the clear, ciphertexts of the leader's share of the true sum, and weights and
+a cover of their own choice: so they tamper with sums, weights, and the answer. To compute with another sum than the
+leader was given is to take off another cover.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Indices = npt.NDArray[np.intp]
 
 
 class Weighing(padding.LinearCircuit):
-    """Weighs single products, as far as it can: the products of the pads come as one sum for all of a stretch."""
+    """Weighs single products, as far as it can: the leader's products come as one sum for all of a stretch."""
 
     factors: Residues
 
@@ -46,6 +47,8 @@ class PaddedAdversary(padded.Aggregator):
     plot: ClassVar[type[Strategy]]
     earlier: ClassVar[Sequence[PaddedCounts]]
     answer: ClassVar[type[PaddedResult]] = PaddedResult
+    # What it does depends on the uploads.
+    ahead = False
 
     @classmethod
     def used_slots(cls, round_: Round) -> int:
@@ -103,9 +106,7 @@ class PaddedAdversary(padded.Aggregator):
         return super().close()
 
     def forge_upload(self) -> bytes:
-        if self.layout.bits:
-            return self.rng.draw(self.layout.uploaded * self.layout.bits // 8)
-        return padding.pack([residues(self.rng, prime, self.layout.uploaded) for prime in self.layout.primes])
+        return self.layout.draw_cover(self.rng)
 
     def result(self, *parts: PadSums) -> PaddedResult:
         constants = self.strategy.constants()
@@ -156,11 +157,13 @@ class PaddedAdversary(padded.Aggregator):
         return weights
 
     def factors(self) -> list[padding.Factors]:
-        """What an honest aggregator makes of the sum, changed."""
-        honest = [np.stack(each) for each in super().factors()]
+        """The cover that makes of the sum what the strategy wants it to be."""
+        primes = self.layout.primes
+        honest = [np.stack(each) for each in self.layout.factors(self.uploads.totals(primes), primes, cover=False)]
+        covers = [np.stack(each) for each in super().factors()]
         source, sources = self.layout.plan.source, self.strategy.sources()
         changed = []
-        for index, prime in enumerate(self.layout.primes):
+        for index, prime in enumerate(primes):
             sides = honest[index].copy()
             for run in range(self.runs):
                 number = self.number(index, run)
@@ -168,7 +171,8 @@ class PaddedAdversary(padded.Aggregator):
                 for mine, other in zip(self._slots(run), self._slots(other_run), strict=True):
                     sides[:, source[mine]] = honest[other_index][:, source[other]] % np.uint64(prime)
                 self._tamper(sides, run, self.tampering[number], prime)
-            changed.append((sides[0], sides[1]))
+            taken_off = field.add(covers[index], field.subtract(honest[index], sides, prime), prime)
+            changed.append((taken_off[0], taken_off[1]))
         return changed
 
     def _tamper(self, sides: Residues, run: int, tampering: Tampering, prime: int) -> None:

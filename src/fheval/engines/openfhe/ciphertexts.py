@@ -10,8 +10,8 @@ import openfhe
 
 from fheval.engines import base, container
 from fheval.engines.base import RunningSum
-from fheval.engines.container import Ciphertext, MemoryFile, is_seeded, seeded, unseeded
-from fheval.engines.openfhe.residues import Frame, ResidueTable, bare, find_spans
+from fheval.engines.container import Ciphertext, MemoryFile, ResidueTable, is_seeded, seeded, unseeded
+from fheval.engines.openfhe.residues import Frame, bare, find_spans
 from fheval.engines.openfhe.setting import NAME, Setting, writer_of
 from fheval.errors import EngineError
 
@@ -70,8 +70,7 @@ class Frames:
 
     def load(self, limbs: int, table: ResidueTable) -> Ciphertext:
         """Let the library read residues that were checked."""
-        frame = self.frame(limbs).filled(table)
-        handle, done = openfhe.DeserializeCiphertext(self._memory.holding(frame), openfhe.BINARY)
+        handle, done = openfhe.DeserializeCiphertext(self.frame(limbs).filled(table), openfhe.BINARY)
         if not done:
             raise EngineError("OpenFHE cannot read this ciphertext. Ask the sender to send it again.")
         return Ciphertext(handle, limbs)

@@ -16,7 +16,7 @@ import openfhe
 
 from fheval.engines import container
 from fheval.engines.base import Engine, Evaluator, KeyHolder, RunningSum
-from fheval.engines.container import Ciphertext, Keys, MemoryFile, PublicKeys
+from fheval.engines.container import Ciphertext, Factor, Keys, MemoryFile, PublicKeys
 from fheval.engines.openfhe.ciphertexts import Frames, ResidueSum
 from fheval.engines.openfhe.setting import NAME, KeyKind, empty_key_maps, refusals, setting_of
 from fheval.engines.parameters import (
@@ -122,8 +122,19 @@ class _Evaluator(Evaluator):
 
     def multiply_plain(self, ciphertext: Ciphertext, values: Vector) -> Ciphertext:
         require_factor(values)
+        return self._product(ciphertext, self._setting.encode(values, self._level(ciphertext)))
+
+    def factor(self, values: Vector) -> Factor:
+        if self._setting.ckks:
+            return super().factor(values)
+        require_factor(values)
+        return Factor(self._setting.encode(values))
+
+    def _times(self, ciphertext: Ciphertext, factor: Factor) -> Ciphertext:
+        return super()._times(ciphertext, factor) if self._setting.ckks else self._product(ciphertext, factor.handle)
+
+    def _product(self, ciphertext: Ciphertext, plain: Any) -> Ciphertext:
         require_room(ciphertext.limbs, self.parameters, self._setting.limbs)
-        plain = self._setting.encode(values, self._level(ciphertext))
         return self._rescaled(self._context.EvalMult(ciphertext.handle, plain), ciphertext.limbs)
 
     def rotate(self, ciphertext: Ciphertext, steps: int) -> Ciphertext:

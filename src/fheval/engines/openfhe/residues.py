@@ -11,16 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from fheval.engines.container import MemoryFile, ResidueTable
 from fheval.errors import EngineError
 
 WORD = 8
 
 # So many residues of each row of a ciphertext's second polynomial are looked at; all zero by chance they never are.
 _LOOKED_AT = 64
-
-ResidueTable = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +64,11 @@ def find_spans(data: bytes, ring: int, primes: frozenset[int]) -> list[Span]:
 
 
 class Frame:
-    """A writing of this process whose residues are replaced by those of a sender."""
+    """A writing of this process, in a file in memory, whose residues are replaced by those of a sender."""
 
     def __init__(self, data: bytes, spans: list[Span], ring: int) -> None:
-        self._data = bytearray(data)
+        self._file = MemoryFile()
+        self._data = self._file.mapped(data)
         self._spans = spans
         self._size = WORD * ring
         self.shape = (len(spans), ring)
@@ -96,11 +95,16 @@ class Frame:
         if np.any(table.max(axis=1, keepdims=True) >= self.primes[: len(table)]):
             raise EngineError("A ciphertext holds impossible residues. Ask the sender to send it again.")
 
-    def filled(self, table: ResidueTable) -> bytearray:
-        """Set checked residues into the frame; the same buffer is used again by the next call."""
+    def filled(self, table: ResidueTable) -> str:
+        """Set checked residues into the frame, and give the path to read it from; the next call fills the same file."""
         for span, row in zip(self._spans, table, strict=True):
             self._data[span.start : span.start + self._size] = row.data
-        return self._data
+        return self._file.path
+
+    @property
+    def content(self) -> bytes:
+        """The frame as it was filled last."""
+        return self._data[:]
 
 
 def bare(data: bytes | memoryview, spans: list[Span], ring: int) -> bytes:

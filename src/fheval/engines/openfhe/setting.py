@@ -12,8 +12,8 @@ from typing import Any, Literal
 import numpy as np
 import openfhe
 
-from fheval.engines.container import MemoryFile, body_for, read_body, uniform_part
-from fheval.engines.openfhe.residues import Frame, ResidueTable, Shape, find_spans, repeated_primes
+from fheval.engines.container import MemoryFile, ResidueTable, body_for, read_body, uniform_part
+from fheval.engines.openfhe.residues import Frame, Shape, find_spans, repeated_primes
 from fheval.engines.parameters import Parameters, Vector, checked_vector
 from fheval.errors import EngineError
 
@@ -110,7 +110,7 @@ class Setting:
             return self.context.MakeCKKSPackedPlaintext(vector if len(vector) else np.zeros(1), 1, level)
         modulus = self.parameters.plain_modulus
         centred = vector.astype(np.int64)
-        centred[centred > modulus // 2] -= modulus
+        centred -= modulus * (centred > modulus // 2)
         return self.context.MakePackedPlaintext(centred if len(centred) else np.zeros(1, dtype=np.int64), 1, level)
 
     def decode(self, plain: Any) -> Vector:
@@ -187,7 +187,9 @@ class Setting:
         shape = self._shape("encryption")
         primes = shape.primes[: len(shape.primes) // 2]
         table = np.concatenate([read_body(body, primes, ring), uniform_part(uniform_from, self.parameters, primes)])
-        return bytes(Frame(self._own_key, shape.spans, ring).filled(table))
+        frame = Frame(self._own_key, shape.spans, ring)
+        frame.filled(table)
+        return frame.content
 
     @cached_property
     def _own_key(self) -> bytes:
