@@ -77,14 +77,14 @@ def add(a: Residues, b: Residues, modulus: Modulus) -> Residues:
     return np.asarray((a + b) % _word(modulus))
 
 
-def subtract(a: Residues, b: Residues, modulus: int) -> Residues:
+def subtract(a: Residues, b: Residues, modulus: Modulus) -> Residues:
     """a − b mod modulus, elementwise."""
-    return (a + (np.uint64(modulus) - b)) % np.uint64(modulus)
+    return np.asarray((a + (_word(modulus) - b)) % _word(modulus))
 
 
-def negate(a: Residues, modulus: int) -> Residues:
+def negate(a: Residues, modulus: Modulus) -> Residues:
     """−a mod modulus, elementwise."""
-    return (np.uint64(modulus) - a) % np.uint64(modulus)
+    return np.asarray((_word(modulus) - a) % _word(modulus))
 
 
 def total(a: Residues, modulus: int) -> int:

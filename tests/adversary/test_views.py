@@ -173,7 +173,7 @@ def without_cover(monkeypatch: pytest.MonkeyPatch) -> None:
 def without_masks(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left in the slots then is a pad times what the aggregator multiplied it by."""
 
-    def mask(circuit: LinearCircuit, rng: Randomness) -> Residues:
+    def mask(circuit: LinearCircuit, prime: int, rng: Randomness) -> Residues:
         return np.zeros(circuit.plan.slots, dtype=np.uint64)
 
     monkeypatch.setattr(LinearCircuit, "mask", mask)

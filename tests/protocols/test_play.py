@@ -9,10 +9,10 @@ import pytest
 
 from fheval import field, wire
 from fheval.errors import CohortTooSmall, RemoteProtocolError, UndefinedMetric, VerificationFailed
-from fheval.field import Residues
 from fheval.protocols import PROTOCOLS, padded, padded_verified, paper_semi_honest
 from fheval.protocols import play as player
 from fheval.protocols.base import Aggregator, Answer, Playing, Receipt, RoundFailed, Seat, Stage
+from fheval.protocols.padding import Blinding
 from fheval.protocols.play import Members, Watch, play
 from fheval.protocols.round import Ending, PublicSetup, Round, SealedVerdict
 from fheval.secrets import Secret, Stream, SystemRandomness
@@ -87,7 +87,7 @@ class Doubling(padded_verified.Aggregator):
 class Halving(padded.Aggregator):
     """Weighs the numerator half as much as the denominator."""
 
-    def draw_blinding(self) -> list[tuple[Residues, list[int]]]:
+    def draw_blinding(self) -> list[Blinding]:
         found = super().draw_blinding()
         for (weights, _), prime in zip(found, self.layout.primes, strict=True):
             weights[:1] = field.multiply(weights[:1], pow(2, -1, prime), prime)

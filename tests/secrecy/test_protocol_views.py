@@ -187,7 +187,7 @@ def padded_answer(engine: str, protocol: str, data: str) -> list[npt.NDArray[np.
     return cast.slots(cast.result_of(aggregator))
 
 
-def empty_mask(circuit: LinearCircuit, _: Randomness) -> Residues:
+def empty_mask(circuit: LinearCircuit, _prime: int, _: Randomness) -> Residues:
     """A mask that hides nothing."""
     return np.zeros(circuit.plan.slots, dtype=np.uint64)
 

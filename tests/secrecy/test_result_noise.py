@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fheval.engines import available_engines, load_engine
+from fheval.engines import Evaluator, available_engines, load_engine
 from fheval.protocols.padding import LinearCircuit
 from fheval.protocols.round import Contribution
 from protocols.rounds import PADDED, Cast, a_round, contributions_of, curve, parameters_of
@@ -48,11 +48,11 @@ def test_a_few_bits_more_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
     """Added up after the last drop, four results have four times the noise."""
     honest = LinearCircuit.sheet
 
-    def sheet(self: LinearCircuit, *arguments: Any) -> bytes:
-        result = self.evaluator.load(honest(self, *arguments))
+    def sheet(self: LinearCircuit, evaluator: Evaluator, *arguments: Any) -> bytes:
+        result = evaluator.load(honest(self, evaluator, *arguments))
         for _ in range(2):
-            result = self.evaluator.add(result, result)
-        return self.evaluator.dump(result)
+            result = evaluator.add(result, result)
+        return evaluator.dump(result)
 
     monkeypatch.setattr(LinearCircuit, "sheet", sheet)
     assert max(bits_left("padded", 1)) < min(LEFT_BY_ROUNDING["padded"])
@@ -68,12 +68,12 @@ def test_what_depends_on_the_counts_is_divided_away(monkeypatch: pytest.MonkeyPa
     ]
     honest = LinearCircuit.sheet
 
-    def sheet(self: LinearCircuit, shares: Any, prepared: Any) -> bytes:
-        loaded = [self.evaluator.load(data) for data in shares]
-        dropped = self.evaluator.drop_level(self.evaluator.linear(loaded, prepared.factors))
-        (holder,) = (each for each in holders if each.parameters == self.evaluator.parameters)
+    def sheet(self: LinearCircuit, evaluator: Evaluator, shares: Any, prepared: Any) -> bytes:
+        loaded = [evaluator.load(data) for data in shares]
+        dropped = evaluator.drop_level(evaluator.linear(loaded, prepared.factors))
+        (holder,) = (each for each in holders if each.parameters == evaluator.parameters)
         left.append(holder._decryptor.invariant_noise_budget(dropped.handle))
-        return honest(self, shares, prepared)
+        return honest(self, evaluator, shares, prepared)
 
     monkeypatch.setattr(LinearCircuit, "sheet", sheet)
     cast.result_of(cast.served(contributions_of(cast.round, [curve(1 << 20, 1 << 20)] * 3)))

@@ -43,7 +43,7 @@ def answers(
 ) -> Counter[tuple[int, ...]]:
     """All that a key holder may find in the slots for these covers, over all masks, for one share of its own."""
     holder = ClearEngine().key_holder(PARAMETERS, KEYS.secret)
-    circuit = LinearCircuit(ClearEngine().evaluator(PARAMETERS, KEYS.public), plan)
+    circuit = LinearCircuit([ClearEngine().evaluator(PARAMETERS, KEYS.public)], plan)
     shares = np.array([1, 2], dtype=np.uint64)[plan.source], np.array([2, 2], dtype=np.uint64)[plan.source]
     laid = plan.lay(shares[0], plan.dots(*shares, PRIME), shares[1])
     sealed = [tuple(map(holder.encrypt, sheet)) for sheet in laid]
@@ -53,8 +53,8 @@ def answers(
     for chosen in product(range(PRIME), repeat=plan.sheets * plan.slots):
         sheets = iter(np.array(chosen, dtype=np.uint64).reshape(plan.sheets, plan.slots))
         monkeypatch.setattr(padding, "residues", lambda *_, sheets=sheets: next(sheets))
-        circuit.prepare((left, right), chosen_weights, [0] * len(plan.groups), RNG)
-        result = circuit.evaluate(sealed)
+        circuit.prepare([(left, right)], [(chosen_weights, [0] * len(plan.groups))], RNG)
+        (result,) = circuit.evaluate([sealed])
         found[tuple(int(slot) for data in result for slot in holder.decrypt(data)[: plan.slots])] += 1
     return found
 
@@ -93,8 +93,8 @@ def test_a_mask_for_the_used_slots_alone_would_show(monkeypatch: pytest.MonkeyPa
     plan = ONE
     honest = LinearCircuit.mask
 
-    def mask(circuit: LinearCircuit, rng: Any) -> Residues:
-        numbers = honest(circuit, rng).copy()
+    def mask(circuit: LinearCircuit, prime: int, rng: Any) -> Residues:
+        numbers = honest(circuit, prime, rng).copy()
         numbers[plan.used :] = 0
         return numbers
 
@@ -108,20 +108,20 @@ def test_a_mask_for_the_used_slots_alone_would_show(monkeypatch: pytest.MonkeyPa
 def test_an_answer_uses_what_was_prepared_up() -> None:
     """Two answers with one mask would show the difference of what is under it."""
     holder = ClearEngine().key_holder(PARAMETERS, KEYS.secret)
-    circuit = LinearCircuit(ClearEngine().evaluator(PARAMETERS, KEYS.public), ONE)
+    circuit = LinearCircuit([ClearEngine().evaluator(PARAMETERS, KEYS.public)], ONE)
     numbers = np.ones(1, dtype=np.uint64)
     sealed = [(holder.encrypt(np.ones(3, dtype=np.uint64)),)]
-    circuit.prepare((numbers, numbers), numbers, [0], RNG)
-    assert circuit.evaluate(sealed)
+    circuit.prepare([(numbers, numbers)], [(numbers, [0])], RNG)
+    assert circuit.evaluate([sealed])
     with pytest.raises(LocalProtocolError, match="one answer"):
-        circuit.evaluate(sealed)
+        circuit.evaluate([sealed])
 
 
 def test_a_circuit_that_failed_does_not_use_its_masks_again() -> None:
     """The leader's ciphertexts are refused after the masks were taken: these are lost."""
-    circuit = LinearCircuit(ClearEngine().evaluator(PARAMETERS, KEYS.public), TORN)
+    circuit = LinearCircuit([ClearEngine().evaluator(PARAMETERS, KEYS.public)], TORN)
     numbers = np.ones(2, dtype=np.uint64)
-    circuit.prepare((numbers, numbers), numbers, [0, 0], RNG)
+    circuit.prepare([(numbers, numbers)], [(numbers, [0, 0])], RNG)
     for error, match in ((EngineError, "truncated"), (LocalProtocolError, "one answer")):
         with pytest.raises(error, match=match):
-            circuit.evaluate([(b"", b""), (b"",)])
+            circuit.evaluate([[(b"", b""), (b"",)]])

@@ -197,7 +197,8 @@ class MemoryFile:
     def mapped(self, data: bytes) -> mmap.mmap:
         """Fill the file with these bytes, and give the memory that it is in: what is written there is in the file."""
         self.holding(data)
-        return mmap.mmap(self._descriptor, len(data))
+        flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
+        return mmap.mmap(self._descriptor, len(data), flags)
 
     def wipe(self) -> None:
         os.ftruncate(self._descriptor, 0)

@@ -36,7 +36,7 @@ from fheval.protocols.base import (
     View,
     Words,
 )
-from fheval.protocols.padding import BYTES_PER_VALUE, Factors, PadSheet, SlotPlan
+from fheval.protocols.padding import BYTES_PER_VALUE, Blinding, Factors, PadSheet, SlotPlan
 from fheval.protocols.release import RoundedRelease, exact_fraction, exact_primes
 from fheval.protocols.round import (
     AGGREGATOR,
@@ -295,7 +295,7 @@ class Aggregator(base.Aggregator):
         self.mask_stream = Stream(expand(new_seed(rng), "padded/mask"))
         self.layout = self.lay_out(round_)
         require_keys(setup, len(self.layout.primes))
-        self.circuits = padding.aggregator_circuits(engine, setup, self.layout.primes, self.layout.plan)
+        self.circuit = padding.aggregator_circuit(engine, setup, self.layout.primes, self.layout.plan)
         self._prepared = False
         self.published: tuple[str, ...] = ()
         self.declared = padding.UploadSum(groups.declared_size(round_) if round_.groups else 0)
@@ -396,21 +396,18 @@ class Aggregator(base.Aggregator):
         if self.round.groups or self.published:
             groups.require_groups(self.round, self.published, self.round.leader)
         self.layout = self.layout.reading(self.round, self.published)
-        for circuit in self.circuits:
-            circuit.plan = self.layout.plan
+        self.circuit.plan = self.layout.plan
         pads = [sheets for each in parts for sheets in self._checked(each)]
-        if others or [[len(sheet) for sheet in sheets] for sheets in pads] != [self.layout.plan.ciphertexts] * len(
-            self.circuits
-        ):
+        expected = [self.layout.plan.ciphertexts] * len(self.layout.primes)
+        if others or [[len(sheet) for sheet in sheets] for sheets in pads] != expected:
             raise self._misfit(self.round.leader)
         self.answer_now()
         if not self._prepared:
             self.prepare()
-        ciphertexts = tuple(circuit.evaluate(sealed) for circuit, sealed in zip(self.circuits, pads, strict=True))
         return PaddedResult(
             round=self.round.id,
             roster=tuple(self.roster),
-            ciphertexts=ciphertexts,
+            ciphertexts=self.circuit.evaluate(pads),
             groups=self.published,
             ticket=ticket,
         )
@@ -436,8 +433,7 @@ class Aggregator(base.Aggregator):
     def prepare(self) -> None:
         """Step 4: everything that does not depend on an upload."""
         self._prepared = True
-        for circuit, factors, blinding in zip(self.circuits, self.factors(), self.draw_blinding(), strict=True):
-            circuit.prepare(factors, *blinding, self.mask_stream)
+        self.circuit.prepare(self.factors(), self.draw_blinding(), self.mask_stream)
 
     @cached_property
     def cover(self) -> bytes:
@@ -450,7 +446,7 @@ class Aggregator(base.Aggregator):
         reader.add(self.cover, AGGREGATOR)
         return self.layout.factors(reader.totals(primes), primes, cover=True)
 
-    def draw_blinding(self) -> list[tuple[Residues, list[int]]]:
+    def draw_blinding(self) -> list[Blinding]:
         """Step 4: the weights of all stretches and the offsets of all groups, for each prime."""
         rounded = self.layout.rounded if isinstance(self.layout, Layout) else None
         if rounded is None:
@@ -461,7 +457,7 @@ class Aggregator(base.Aggregator):
         offsets = [noise for one in drawn for noise in (one.noise_x, one.noise_z)]
         return [(field.from_large_integers(weights, prime), offsets) for prime in self.layout.primes]
 
-    def _exact_blinding(self, prime: int) -> tuple[Residues, list[int]]:
+    def _exact_blinding(self, prime: int) -> Blinding:
         """One unit for both numbers of a form, each of which is one stretch."""
         numbers = len(self.layout.plan.groups)
         units = [nonzero_residue(self.rng, prime) for _ in range(numbers // 2)]

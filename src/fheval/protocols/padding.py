@@ -50,7 +50,7 @@ from fheval import field
 from fheval.engines import Ciphertext, Engine, Evaluator, Factor, Parameters
 from fheval.engines.parameters import bfv_linear
 from fheval.errors import CapacityError, LocalProtocolError, RemoteProtocolError
-from fheval.field import Residues
+from fheval.field import Modulus, Residues
 from fheval.protocols.round import AGGREGATOR, NONCE_BYTES, IntegerVector, PartySecrets, PublicSetup, Round
 from fheval.secrets import Randomness, Secret, expand_each, key_stream, residues
 from fheval.wire import Blob
@@ -60,6 +60,9 @@ PadSheet = tuple[Blob, ...]
 
 # The left and the right factors of all products.
 Factors = tuple[Residues, Residues]
+
+# The weights of all stretches, and what is added to the sum of each group.
+Blinding = tuple[Residues, Sequence[int]]
 
 # For people: who learns more by working together.
 TOGETHER = (
@@ -163,9 +166,9 @@ class SlotPlan:
 
     def spread(self, per_stretch: Residues) -> Residues:
         """A vector over the products that is constant on each stretch."""
-        return np.repeat(per_stretch, _lengths(self.stretches))
+        return np.repeat(per_stretch, _lengths(self.stretches), axis=-1)
 
-    def dots(self, left: Residues, right: Residues, prime: int) -> Residues:
+    def dots(self, left: Residues, right: Residues, prime: Modulus) -> Residues:
         """Σ left·right over each stretch."""
         return _sums(field.multiply(left, right, prime), self.stretches, prime)
 
@@ -180,15 +183,15 @@ class SlotPlan:
         """A vector over all slots, sheet by sheet."""
         return [slots[start : start + self.slots] for start in range(0, len(slots), self.slots)]
 
-    def by_group(self, per_stretch: Residues, prime: int) -> Residues:
+    def by_group(self, per_stretch: Residues, prime: Modulus) -> Residues:
         """Add up the stretches of each group."""
         return _sums(per_stretch, self.groups, prime)
 
-    def sums(self, slots: Residues, prime: int) -> Residues:
+    def sums(self, slots: Residues, prime: Modulus) -> Residues:
         """Add up the slots of each group."""
-        factors, per_stretch = slots[: len(self.source)], slots[len(self.source) : self._upper]
+        factors, per_stretch = slots[..., : len(self.source)], slots[..., len(self.source) : self._upper]
         if not self._folded:
-            factors = field.add(factors, slots[self._upper : self.used], prime)
+            factors = field.add(factors, slots[..., self._upper : self.used], prime)
         return self.by_group(field.add(_sums(factors, self.stretches, prime), per_stretch, prime), prime)
 
 
@@ -202,8 +205,8 @@ def _starts(ends: tuple[int, ...]) -> npt.NDArray[np.intp]:
     return np.array([0, *ends[:-1]], dtype=np.intp)
 
 
-def _sums(values: Residues, ends: tuple[int, ...], prime: int) -> Residues:
-    sums: Residues = np.add.reduceat(values, _starts(ends)) % np.uint64(prime)
+def _sums(values: Residues, ends: tuple[int, ...], prime: Modulus) -> Residues:
+    sums: Residues = np.add.reduceat(values, _starts(ends), axis=-1) % np.asarray(prime, dtype=np.uint64)
     return sums
 
 
@@ -253,7 +256,7 @@ def reduced(limbs: npt.NDArray[np.uint64], bits: int, primes: Sequence[int]) -> 
 
 def _reduced(limbs: npt.NDArray[np.uint64], bits: int, primes: Sequence[int]) -> Residues:
     """Integers modulo each of these primes, from a row of limbs each."""
-    moduli = np.array(primes, dtype=np.uint64)[:, np.newaxis]
+    moduli = _column(primes)
     total = limbs[:, 0] % moduli
     for index in range(1, limbs.shape[1]):
         powers = np.array([[pow(2, bits * index, prime)] for prime in primes], dtype=np.uint64)
@@ -266,6 +269,10 @@ def _reduced_by_each(limbs: npt.NDArray[np.uint64], primes: Sequence[int]) -> li
     words = limbs[:, 0::2].copy()
     words[:, : limbs.shape[1] // 2] |= limbs[:, 1::2] << np.uint64(32)
     return [row for chosen in together(primes, len(limbs)) for row in _reduced(words, 64, primes[chosen])]
+
+
+def _column(primes: Sequence[int]) -> Residues:
+    return np.array(primes, dtype=np.uint64)[:, np.newaxis]
 
 
 def together(primes: Sequence[int], values: int) -> list[slice]:
@@ -506,66 +513,81 @@ class Sheet:
 
 
 class LinearCircuit:
-    """Aggregator: Enc(−w·ρ_R·D_L ; w·Σ D_L·D_R ; −w·ρ_L·D_R) plus masks, for one prime.
+    """Aggregator: Enc(−w·ρ_R·D_L ; w·Σ D_L·D_R ; −w·ρ_L·D_R) plus masks, for each prime.
 
     What is prepared serves one answer. It is kept in this object alone, which uses it once: what was prepared and not
     used is lost with it.
     """
 
-    def __init__(self, evaluator: Evaluator, plan: SlotPlan) -> None:
-        self.evaluator = evaluator
+    def __init__(self, evaluators: Sequence[Evaluator], plan: SlotPlan) -> None:
+        self.evaluators = evaluators
         self.plan = plan
-        self.prime = evaluator.parameters.plain_modulus
-        self._prepared: tuple[Sheet, ...] = ()
+        self.primes = [evaluator.parameters.plain_modulus for evaluator in evaluators]
+        self._prepared: list[list[Sheet]] = []
 
-    def prepare(self, cover: Factors, weights: Residues, offsets: Sequence[int], rng: Randomness) -> None:
-        """Make everything for the next answer but the product: `cover` is (ρ_L, ρ_R) over the products.
+    def prepare(self, cover: Sequence[Factors], blinding: Sequence[Blinding], rng: Randomness) -> None:
+        """Make everything for the next answer but the products, from (ρ_L, ρ_R) over the products for each prime.
 
-        `weights` are per stretch. `offsets` are added to the group sums; everything else in the slots is random.
+        The offsets of the blinding are added to the group sums; everything else in the slots is random.
         """
-        prime, plan = self.prime, self.plan
-        left, right = (factor[plan.source] for factor in cover)
-        on_left, on_right = self.weighted(left, right, weights)
-        minus_known = plan.by_group(plan.dots(on_right, right, prime), prime)
-        sums = field.subtract(field.from_large_integers(offsets, prime), minus_known, prime)
-        laid, masks = plan.lay(on_left, weights, on_right), plan.cut(self.masks(sums, rng))
-        self._prepared = tuple(
-            Sheet(factors=tuple(map(self.evaluator.factor, each)), mask=self.evaluator.encrypt(mask, dropped=1))
-            for each, mask in zip(laid, masks, strict=True)
-        )
+        self._prepared = [
+            sheets
+            for chosen in together(self.primes, self.plan.used)
+            for sheets in self._sheets(self.evaluators[chosen], cover[chosen], blinding[chosen], rng)
+        ]
 
-    def weighted(self, left: Residues, right: Residues, weights: Residues) -> Factors:
-        """−w·ρ_R and −w·ρ_L, which D_L and D_R are multiplied by."""
-        minus = self.plan.spread(field.negate(weights, self.prime))
-        on_left, on_right = field.multiply(np.stack([right, left]), minus, self.prime)
+    def _sheets(
+        self, evaluators: Sequence[Evaluator], cover: Sequence[Factors], blinding: Sequence[Blinding], rng: Randomness
+    ) -> Iterator[list[Sheet]]:
+        """For some primes at once."""
+        plan, primes = self.plan, [evaluator.parameters.plain_modulus for evaluator in evaluators]
+        moduli = _column(primes)
+        left, right = (np.stack(side)[:, plan.source] for side in zip(*cover, strict=True))
+        weights = np.stack([weights for weights, _ in blinding])
+        on_left, on_right = self.weighted(left, right, weights, moduli)
+        minus_known = plan.by_group(plan.dots(on_right, right, moduli), moduli)
+        offsets = [field.from_large_integers(each, prime) for (_, each), prime in zip(blinding, primes, strict=True)]
+        masks = self.masks(field.subtract(np.stack(offsets), minus_known, moduli), primes, rng)
+        for evaluator, mask, *laid in zip(evaluators, masks, on_left, weights, on_right, strict=True):
+            yield [
+                Sheet(factors=tuple(map(evaluator.factor, each)), mask=evaluator.encrypt(part, dropped=1))
+                for each, part in zip(plan.lay(*laid), plan.cut(mask), strict=True)
+            ]
+
+    def weighted(self, left: Residues, right: Residues, weights: Residues, moduli: Residues) -> Factors:
+        """−w·ρ_R and −w·ρ_L, which D_L and D_R are multiplied by; a row for each prime."""
+        minus = self.plan.spread(field.negate(weights, moduli))
+        on_left, on_right = field.multiply(np.stack([right, left]), minus, moduli)
         return on_left, on_right
 
-    def masks(self, sums: Residues, rng: Randomness) -> Residues:
-        """Numbers for all slots of all sheets, uniform among those whose groups have these sums."""
-        plan = self.plan
-        numbers = np.concatenate([self.mask(rng) for _ in range(plan.sheets)])
-        missing = field.subtract(sums, plan.sums(numbers, self.prime), self.prime)
-        numbers[plan.corrected] = field.add(numbers[plan.corrected], missing, self.prime)
+    def masks(self, sums: Residues, primes: Sequence[int], rng: Randomness) -> Residues:
+        """Numbers for all slots of all sheets, uniform among those whose groups have these sums, for each prime."""
+        plan, moduli = self.plan, _column(primes)
+        numbers = np.stack([np.concatenate([self.mask(prime, rng) for _ in range(plan.sheets)]) for prime in primes])
+        missing = field.subtract(sums, plan.sums(numbers, moduli), moduli)
+        numbers[:, plan.corrected] = field.add(numbers[:, plan.corrected], missing, moduli)
         return numbers
 
-    def mask(self, rng: Randomness) -> Residues:
+    def mask(self, prime: int, rng: Randomness) -> Residues:
         """Uniform numbers for all slots of one sheet."""
-        return residues(rng, self.prime, self.plan.slots)
+        return residues(rng, prime, self.plan.slots)
 
-    def evaluate(self, shares: Sequence[PadSheet]) -> tuple[bytes, ...]:
-        """The answer to what the leader has encrypted."""
-        prepared, self._prepared = self._prepared, ()
+    def evaluate(self, shares: Sequence[Sequence[PadSheet]]) -> tuple[tuple[bytes, ...], ...]:
+        """The answer to what the leader has encrypted, for each prime and sheet."""
+        prepared, self._prepared = self._prepared, []
         if not prepared:
             raise LocalProtocolError("What was prepared for one answer is used for one answer. Start a new round.")
-        return tuple(self.sheet(*sheet) for sheet in zip(shares, prepared, strict=True))
+        return tuple(
+            tuple(self.sheet(evaluator, *sheet) for sheet in zip(sealed, ready, strict=True))
+            for evaluator, sealed, ready in zip(self.evaluators, shares, prepared, strict=True)
+        )
 
-    def sheet(self, shares: PadSheet, prepared: Sheet) -> bytes:
+    def sheet(self, evaluator: Evaluator, shares: PadSheet, prepared: Sheet) -> bytes:
         """One ciphertext: the products plus the mask, switched down to its smallest modulus.
 
         The mask is a fresh public-key encryption, so that the result's second component is fresh as well. It is added
         before the last drop, whose rounding is then a random one and all that is left of the noise.
         """
-        evaluator = self.evaluator
         result = evaluator.drop_level(evaluator.linear([evaluator.load(data) for data in shares], prepared.factors))
         evaluator.accumulate(result, prepared.mask)
         while result.limbs > 1:
@@ -573,14 +595,10 @@ class LinearCircuit:
         return evaluator.dump(result)
 
 
-def aggregator_circuits(
-    engine: Engine, setup: PublicSetup, primes: Sequence[int], plan: SlotPlan
-) -> list[LinearCircuit]:
-    """Aggregator: one circuit per prime, from the public keys of the set-up."""
-    return [
-        LinearCircuit(engine.evaluator(chosen, public), plan)
-        for chosen, public in zip(parameter_sets(primes), setup.keys, strict=True)
-    ]
+def aggregator_circuit(engine: Engine, setup: PublicSetup, primes: Sequence[int], plan: SlotPlan) -> LinearCircuit:
+    """Aggregator: the circuit of a round, from the public keys of the set-up."""
+    keys = zip(parameter_sets(primes), setup.keys, strict=True)
+    return LinearCircuit([engine.evaluator(chosen, public) for chosen, public in keys], plan)
 
 
 def leader_decrypt(

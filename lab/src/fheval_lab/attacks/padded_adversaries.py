@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fheval import field
-from fheval.engines import Engine
+from fheval.engines import Engine, Evaluator
 from fheval.field import Residues
 from fheval.protocols import padded, padded_verified, padding
 from fheval.protocols.padded import PaddedCounts, PaddedResult, PadSums, RosterNotice
@@ -31,11 +31,15 @@ Indices = npt.NDArray[np.intp]
 class Weighing(padding.LinearCircuit):
     """Weighs single products, as far as it can: the leader's products come as one sum for all of a stretch."""
 
-    factors: Residues
+    def __init__(self, evaluators: Sequence[Evaluator], plan: padding.SlotPlan) -> None:
+        super().__init__(evaluators, plan)
+        # By the prime.
+        self.factors: dict[int, Residues] = {}
 
-    def weighted(self, left: Residues, right: Residues, weights: Residues) -> padding.Factors:
-        on_left, on_right = super().weighted(left, right, weights)
-        return field.multiply(on_left, self.factors, self.prime), field.multiply(on_right, self.factors, self.prime)
+    def weighted(self, left: Residues, right: Residues, weights: Residues, moduli: Residues) -> padding.Factors:
+        on_left, on_right = super().weighted(left, right, weights, moduli)
+        factors = np.stack([self.factors[int(prime)] for prime in moduli[:, 0]])
+        return field.multiply(on_left, factors, moduli), field.multiply(on_right, factors, moduli)
 
 
 class PaddedAdversary(padded.Aggregator):
@@ -63,8 +67,7 @@ class PaddedAdversary(padded.Aggregator):
 
     def __init__(self, engine: Engine, round_: Round, setup: PublicSetup, rng: Randomness) -> None:
         super().__init__(engine, round_, setup, rng)
-        self.weighing = [Weighing(circuit.evaluator, circuit.plan) for circuit in self.circuits]
-        self.circuits = list(self.weighing)
+        self.circuit = self.weighing = Weighing(self.circuit.evaluators, self.circuit.plan)
         bounds = [0, *self.layout.plan.ends]
         self.groups = [np.arange(start, stop, dtype=np.intp) for start, stop in pairwise(bounds)]
         self.runs = len(self.groups) // 2
@@ -113,16 +116,16 @@ class PaddedAdversary(padded.Aggregator):
         if not self.strategy.answers:
             ciphertexts: tuple[tuple[bytes, ...], ...] = ()
         elif constants is not None:
-            ciphertexts = tuple(self._encrypted(circuit, constants) for circuit in self.circuits)
+            ciphertexts = tuple(self._encrypted(evaluator, constants) for evaluator in self.circuit.evaluators)
         else:
             ciphertexts = super().result(*parts).ciphertexts
         answer = tuple(
-            tuple(garbled(data, self.strategy, self.round.engine, circuit.evaluator.parameters) for data in sheets)
-            for circuit, sheets in zip(self.circuits, ciphertexts, strict=False)
+            tuple(garbled(data, self.strategy, self.round.engine, evaluator.parameters) for data in sheets)
+            for evaluator, sheets in zip(self.circuit.evaluators, ciphertexts, strict=False)
         )
         return PaddedResult(round=self.round.id, roster=tuple(self.inbox), ciphertexts=answer)
 
-    def draw_blinding(self) -> list[tuple[Residues, list[int]]]:
+    def draw_blinding(self) -> list[padding.Blinding]:
         """Honest weights times the strategy's factors, all of them times what makes the factors integers."""
         common = lcm(*(part.denominator for each in self.tampering for part in (each.borrowed, *each.factors)))
         return [
@@ -153,7 +156,7 @@ class PaddedAdversary(padded.Aggregator):
             if tampering.borrowed and self._shares_products(run):
                 added = int(honest[stop - 1]) * int(tampering.borrowed * common)
                 weights[middle - 1] = (int(weights[middle - 1]) + added) % prime
-        self.weighing[index].factors = single
+        self.weighing.factors[prime] = single
         return weights
 
     def factors(self) -> list[padding.Factors]:
@@ -194,12 +197,12 @@ class PaddedAdversary(padded.Aggregator):
         x, y = (self.layout.plan.source[slots] for slots in self._slots(run))
         return bool(np.isin(y, x).all())
 
-    def _encrypted(self, circuit: padding.LinearCircuit, constants: tuple[int, int]) -> tuple[bytes, ...]:
+    def _encrypted(self, evaluator: Evaluator, constants: tuple[int, int]) -> tuple[bytes, ...]:
         """X and Y in every run, as large as an honest release makes them."""
         rounded = getattr(self.layout, "rounded", None)
         scale = rounded.scales[0].smallest << 10 if rounded else 1
         offsets = [constant * scale for constant in constants] * self.runs
-        plan, prime, evaluator = circuit.plan, circuit.prime, circuit.evaluator
+        plan, prime = self.circuit.plan, evaluator.parameters.plain_modulus
         numbers = residues(self.rng, prime, plan.used)
         missing = field.subtract(field.from_large_integers(offsets, prime), plan.sums(numbers, prime), prime)
         numbers[plan.corrected] = field.add(numbers[plan.corrected], missing, prime)
