@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import os
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import numpy as np
@@ -204,6 +205,36 @@ def residues(rng: Randomness, modulus: int, count: int) -> npt.NDArray[np.uint64
 def nonzero_residue(rng: Randomness, modulus: int) -> int:
     """Draw a unit of the prime field F_modulus, exactly uniformly."""
     return integer_between(rng, 1, modulus - 1)
+
+
+def ternary(rng: Randomness, count: int) -> npt.NDArray[np.int8]:
+    """Draw `count` numbers from −1, 0 and 1, each exactly as likely as the others: bytes modulo 3, all but the last."""
+    parts: list[npt.NDArray[np.uint8]] = []
+    missing = count
+    while missing:
+        drawn = np.frombuffer(rng.draw(missing), dtype=np.uint8)
+        parts.append(drawn[drawn != 255])
+        missing -= len(parts[-1])
+    numbers: npt.NDArray[np.int8] = _RESIDUES_OF_THREE[np.concatenate([*parts, np.zeros(0, dtype=np.uint8)])]
+    return numbers
+
+
+_RESIDUES_OF_THREE = (np.arange(255) % 3 - 1).astype(np.int8)
+
+
+def centred_binomial(rng: Randomness, count: int) -> npt.NDArray[np.int8]:
+    """Draw `count` times the difference of two numbers of ones among 24 fair bits: a deviation of √12 ≈ 3.46."""
+    drawn = np.frombuffer(rng.draw(6 * count), dtype="<u2").reshape(3, count)
+    numbers: npt.NDArray[np.int8] = np.add.reduce(np.take(_differences(), drawn), axis=0, dtype=np.int8)
+    return numbers
+
+
+@lru_cache(maxsize=1)
+def _differences() -> npt.NDArray[np.int8]:
+    """For every 16 bits the ones of the lower half less those of the upper one."""
+    ones = np.unpackbits(np.arange(256, dtype=np.uint8)[:, np.newaxis], axis=1).sum(axis=1).astype(np.int8)
+    differences: npt.NDArray[np.int8] = (ones[np.newaxis, :] - ones[:, np.newaxis]).reshape(-1)
+    return differences
 
 
 def symmetric_floats(rng: Randomness, bound: float, count: int) -> npt.NDArray[np.float64]:

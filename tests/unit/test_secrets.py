@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats  # type: ignore[import-untyped]
 
 from chi_square import fits
 from fheval import secrets
@@ -167,6 +168,27 @@ def test_residues_refuse_a_modulus_out_of_range(modulus: int) -> None:
 
 
 # Floats
+
+
+def test_ternary_numbers_are_even_bytes_modulo_three() -> None:
+    drawn = secrets.ternary(stream("ternary"), 30_000)
+    assert stats.chisquare(np.bincount(drawn + 1)).pvalue > 1e-8
+    # The last byte would favour a number, and is drawn again.
+    assert secrets.ternary(Script(bytes([0, 255, 254]), bytes([4])), 3).tolist() == [-1, 1, 0]
+    assert secrets.ternary(Script(b""), 0).shape == (0,)
+
+
+def test_centred_binomial_numbers_are_differences_of_ones() -> None:
+    drawn = secrets.centred_binomial(stream("noise"), 200_000)
+    values = np.arange(-24, 25)
+    expected = stats.binom(48, 0.5).pmf(values + 24) * len(drawn)
+    counted = np.bincount(drawn + 24, minlength=49)
+    # The ends, which are rare, go together.
+    middle = np.abs(values) <= 12
+    observed = [*counted[middle], counted[~middle].sum()]
+    assert stats.chisquare(observed, [*expected[middle], expected[~middle].sum()]).pvalue > 1e-8
+    assert secrets.centred_binomial(Script(b"\xff\x00" * 3), 1).tolist() == [24]
+    assert secrets.centred_binomial(Script(b"\x00\xff" * 3), 1).tolist() == [-24]
 
 
 def test_symmetric_floats_are_uniform() -> None:

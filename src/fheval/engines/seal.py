@@ -17,6 +17,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tenseal.sealapi as sealapi
 import zstandard
 
@@ -46,7 +47,8 @@ from fheval.engines.parameters import (
     require_same_level,
 )
 from fheval.errors import EngineError
-from fheval.secrets import Secret
+from fheval.field import from_integers
+from fheval.secrets import Secret, Stream, SystemRandomness, centred_binomial, expand, new_seed, ternary
 
 # What SEAL throws through its bindings, for bytes it cannot read and operations it refuses.
 _REFUSALS = (ValueError, RuntimeError, IndexError, OverflowError)
@@ -75,37 +77,22 @@ class _Setting:
         parameters.require_slot_field()
         self.parameters = parameters
         self.ckks = parameters.scheme == "ckks"
-        primes = sealapi.CoeffModulus.Create(parameters.ring, list(parameters.modulus_bits))
-        self.context = self._context(primes, levels=True)
+        chosen = sealapi.EncryptionParameters(sealapi.SCHEME_TYPE.CKKS if self.ckks else sealapi.SCHEME_TYPE.BFV)
+        chosen.set_poly_modulus_degree(parameters.ring)
+        chosen.set_coeff_modulus(sealapi.CoeffModulus.Create(parameters.ring, list(parameters.modulus_bits)))
+        if not self.ckks:
+            chosen.set_plain_modulus(sealapi.Modulus(parameters.plain_modulus))
+        self.context = sealapi.SEALContext(chosen, True, sealapi.SEC_LEVEL_TYPE.TC128)
+        if not self.context.parameters_set():
+            raise EngineError(
+                f"SEAL refuses parameter set {parameters.name}: {self.context.parameters_error_message()}. "
+                "Use one of the named sets."
+            )
         self.scale = 2.0**parameters.scale_bits
         self.encoder = sealapi.CKKSEncoder(self.context) if self.ckks else sealapi.BatchEncoder(self.context)
         self.arithmetic = sealapi.Evaluator(self.context)
         # Of a fresh ciphertext.
         self.primes = [prime.value() for prime in self.context.first_context_data().parms().coeff_modulus()]
-
-    def _context(self, primes: Sequence[Any], *, levels: bool) -> Any:
-        parameters = self.parameters
-        chosen = sealapi.EncryptionParameters(sealapi.SCHEME_TYPE.CKKS if self.ckks else sealapi.SCHEME_TYPE.BFV)
-        chosen.set_poly_modulus_degree(parameters.ring)
-        chosen.set_coeff_modulus(primes)
-        if not self.ckks:
-            chosen.set_plain_modulus(sealapi.Modulus(parameters.plain_modulus))
-        context = sealapi.SEALContext(chosen, levels, sealapi.SEC_LEVEL_TYPE.TC128)
-        if not context.parameters_set():
-            raise EngineError(
-                f"SEAL refuses parameter set {parameters.name}: {context.parameters_error_message()}. "
-                "Use one of the named sets."
-            )
-        return context
-
-    @cached_property
-    def below(self) -> Any:
-        """A context without the last prime of a fresh ciphertext, and without the special one.
-
-        SEAL takes its ciphertexts for those of the level that has these primes: a level is known by a hash of them.
-        """
-        primes = self.context.first_context_data().parms().coeff_modulus()
-        return self._context(primes[:-1], levels=False)
 
     def encode(self, values: Vector, like: Any = None, scale: float | None = None) -> Any:
         """Encode for the level of the library's ciphertext `like`, or for a fresh one."""
@@ -128,50 +115,48 @@ class _Setting:
         return data.parms_id()
 
     @property
-    def _key_primes(self) -> list[int]:
+    def key_primes(self) -> list[int]:
         """The primes that keys are made of: those of a fresh ciphertext and the special one."""
         return [prime.value() for prime in self.context.key_context_data().parms().coeff_modulus()]
 
     def key_body(self, encryption: bytes, secret: bytes, uniform_from: bytes) -> bytes:
         """The key that SEAL has written, for a uniform part out of a hash; without that part."""
-        primes = self._key_primes
+        primes = self.key_primes
         body, drawn = _residues(encryption, 2, len(primes), self.parameters.ring)
         uniform = uniform_part(uniform_from, self.parameters, primes)
         return body_for((body, drawn), self.secret_rows(secret)[: len(primes)], uniform, primes)
 
     def secret_rows(self, secret: bytes | memoryview) -> ResidueTable:
         """A secret key as SEAL has written it: a row of residues for each of the key's primes, in NTT form."""
-        return _residues(secret, len(self._key_primes), self.parameters.ring)
+        return _residues(secret, len(self.key_primes), self.parameters.ring)
 
     def whole_key(self, body: bytes, uniform_from: bytes) -> bytes:
         """A public key as SEAL writes it, uncompressed, with the uniform part that belongs to it."""
-        primes, ring = self._key_primes, self.parameters.ring
+        primes, ring = self.key_primes, self.parameters.ring
         read_body(body, primes, ring)
         uniform = uniform_part(uniform_from, self.parameters, primes)
         return self._head(len(primes), self.context.key_parms_id()) + body + uniform.astype("<u8").tobytes()
 
-    def encryptor_below(self, encryption: bytes, memory: MemoryFile) -> Any:
-        """Encrypts under the primes of `below`, by the residues of a public key that SEAL has checked."""
-        both = _residues(encryption, 2, len(self._key_primes), self.parameters.ring)[:, : self.parameters.limbs - 1]
-        head, key = self._head(self.parameters.limbs - 1, self.below.key_parms_id()), sealapi.PublicKey()
-        with _refusals("a public key"):
-            key.load(self.below, memory.holding(head, both.astype("<u8").data.cast("B")))
-        return sealapi.Encryptor(self.below, key)
+    def empty_ciphertext(self, file: MemoryFile, limbs: int, *, ntt_form: bool) -> ResidueTable:
+        """Fill a file with a ciphertext as SEAL writes it, uncompressed, and give the place of its residues."""
+        shape = 2, limbs, self.parameters.ring
+        return _mapped(file, self._head(limbs, self.level(limbs), ntt_form=ntt_form), shape)
 
-    def empty_ciphertext(self, file: MemoryFile) -> ResidueTable:
-        """Fill a file with a fresh ciphertext as SEAL writes it, uncompressed, and give the place of its residues."""
-        shape = 2, len(self.primes), self.parameters.ring
-        head = self._head(len(self.primes), self.context.first_parms_id())
-        mapped = file.mapped(head + bytes(8 * prod(shape)))
-        return np.frombuffer(mapped, dtype="<u8", offset=len(head)).reshape(shape)
+    def empty_plaintext(self, file: MemoryFile) -> ResidueTable:
+        """The same for the coefficients of a plaintext."""
+        ring = self.parameters.ring
+        # Of no level, which SEAL says of a plaintext in coefficient form; then its length and scale.
+        fields = struct.pack("<4QQd", 0, 0, 0, 0, ring, 1.0)
+        vector = _headed(ring.to_bytes(8, "little"), 8 * ring)
+        return _mapped(file, _headed(fields + vector, 8 * ring), (ring,))
 
-    def _head(self, primes: int, level: Sequence[int]) -> bytes:
-        """What SEAL writes before the residues of two polynomials in NTT form."""
+    def _head(self, primes: int, level: Sequence[int], *, ntt_form: bool = True) -> bytes:
+        """What SEAL writes before the residues of two polynomials."""
         ring = self.parameters.ring
         residues = 2 * primes * ring
         at = b"".join(word.to_bytes(8, "little") for word in level)
         # Level, whether in NTT form, two polynomials, their length and primes, scale, correction factor.
-        fields = at + struct.pack("<?QQQdQ", True, 2, ring, primes, 1.0, 1)
+        fields = at + struct.pack("<?QQQdQ", ntt_form, 2, ring, primes, 1.0, 1)
         vector = _headed(residues.to_bytes(8, "little"), 8 * residues)
         return _headed(fields + vector, 8 * residues)
 
@@ -194,6 +179,11 @@ def _residues(written: bytes | memoryview, *shape: int) -> ResidueTable:
     elif compression != _NOT_COMPRESSED:
         raise EngineError("This SEAL does not compress with Zstandard. Install TenSEAL from its wheel.")
     return np.frombuffer(content[-8 * prod(shape) :], dtype="<u8").reshape(shape)
+
+
+def _mapped(file: MemoryFile, head: bytes, shape: tuple[int, ...]) -> ResidueTable:
+    mapped = file.mapped(head + bytes(8 * prod(shape)))
+    return np.frombuffer(mapped, dtype="<u8", offset=len(head)).reshape(shape)
 
 
 @lru_cache(maxsize=1)
@@ -250,7 +240,7 @@ class _Codec:
     def _unseeded(self) -> tuple[MemoryFile, ResidueTable]:
         """A file in memory to put ciphertexts into that have a seed, and where their residues go."""
         file = MemoryFile()
-        return file, self._setting.empty_ciphertext(file)
+        return file, self._setting.empty_ciphertext(file, self.parameters.limbs, ntt_form=True)
 
     def dump(self, ciphertext: Ciphertext) -> bytes:
         return self._pack(self._memory.written_by(self.usual(ciphertext).save), ciphertext.limbs)
@@ -303,6 +293,60 @@ class _KeyHolder(_Codec, KeyHolder):
             return self._setting.decode(plain)
 
 
+class _Zeros:
+    """Encrypts zero for the level below a fresh ciphertext: (b·u + e_0, a·u + e_1), with the public key (b, a).
+
+    This is what SEAL's encryptor does, in half the time. SEAL draws one number after the other; here those of u, which
+    are −1, 0 or 1, and of e_0 and e_1, which are small (`centred_binomial`), are drawn as arrays, from a stream of a
+    seed that is the operating system's. The products and transforms are SEAL's.
+    """
+
+    def __init__(self, setting: _Setting, encryption: bytes) -> None:
+        self._setting = setting
+        limbs, ring = setting.parameters.limbs - 1, setting.parameters.ring
+        self._level, self._primes = setting.level(limbs), setting.primes[:limbs]
+        file = MemoryFile()
+        # SEAL has checked the key. Under fewer primes it is the same one without some residues.
+        setting.empty_ciphertext(file, limbs, ntt_form=True)[:] = _residues(
+            encryption, 2, len(setting.key_primes), ring
+        )[:, :limbs]
+        self._key = self._loaded(sealapi.Ciphertext(), file)
+        self._u_file, self._noise_file = MemoryFile(), MemoryFile()
+        self._u = setting.empty_plaintext(self._u_file)
+        self._noise = setting.empty_ciphertext(self._noise_file, limbs, ntt_form=False)
+
+    def encrypt(self) -> Any:
+        """Draw u and the noise anew, and wipe them afterwards."""
+        stream = Stream(expand(new_seed(SystemRandomness()), "engines/encryption of zero"))
+        ring, modulus = self._setting.parameters.ring, self._setting.parameters.plain_modulus
+        _fill(self._u, ternary(stream, ring), modulus)
+        drawn = centred_binomial(stream, 2 * ring).reshape(2, ring)
+        for row, prime in enumerate(self._primes):
+            _fill(self._noise[:, row], drawn, prime)
+        u, noise = self._loaded(sealapi.Plaintext(), self._u_file), self._loaded(sealapi.Ciphertext(), self._noise_file)
+        self._u[:] = self._noise[:] = 0
+        result, seal = sealapi.Ciphertext(), self._setting.arithmetic
+        seal.transform_to_ntt_inplace(u, self._level)
+        seal.multiply_plain(self._key, u, result)
+        seal.transform_from_ntt_inplace(result)
+        seal.add_inplace(result, noise)
+        return result
+
+    def _loaded(self, empty: Any, file: MemoryFile) -> Any:
+        empty.load(self._setting.context, file.path)
+        return empty
+
+
+def _fill(place: ResidueTable, numbers: npt.NDArray[np.int8], modulus: int) -> None:
+    """Put small integers in as residues; they are looked up by their bytes."""
+    np.take(_small_residues(modulus), numbers.view(np.uint8), out=place, mode="clip")
+
+
+@lru_cache(maxsize=64)
+def _small_residues(modulus: int) -> npt.NDArray[np.uint64]:
+    return from_integers([*range(128), *range(-128, 0)], modulus)
+
+
 class _Evaluator(_Codec, Evaluator):
     def __init__(self, parameters: Parameters, key_id: bytes, keys: PublicKeys, uniform_from: bytes) -> None:
         super().__init__(parameters, key_id)
@@ -310,9 +354,9 @@ class _Evaluator(_Codec, Evaluator):
         encryption = self._setting.whole_key(keys.encryption, uniform_from) if uniform_from else keys.encryption
         key = self.read(sealapi.PublicKey(), "public key", encryption)
         self._encryptor = sealapi.Encryptor(self._setting.context, key)
-        self._encryptor_below = None
+        self._zeros = None
         if self.parameters.scheme == "bfv" and not self.parameters.depth:
-            self._encryptor_below = self._setting.encryptor_below(encryption, self._memory)
+            self._zeros = _Zeros(self._setting, encryption)
             # Made with the keys, and not when the first ciphertext is waiting.
             _ = self._unseeded
         self._relinearisation = self._rotation = None
@@ -327,18 +371,16 @@ class _Evaluator(_Codec, Evaluator):
             limbs = self.parameters.limbs - dropped if like is None else like.limbs
             with _refusals("to encrypt"):
                 # A zero of the level that is wanted takes less time than a fresh ciphertext that is dropped to it.
-                self._encryptor_of(limbs).encrypt_zero(self._setting.level(limbs), handle)
+                if self._zeros is not None and limbs == self.parameters.limbs - 1:
+                    handle = self._zeros.encrypt()
+                else:
+                    self._encryptor.encrypt_zero(self._setting.level(limbs), handle)
                 self._seal.add_plain_inplace(handle, self._setting.encode(values))
         elif like is None:
             self._encryptor.encrypt(self._setting.encode(values), handle)
         else:
             self._encryptor.encrypt(self._setting.encode(values, like.handle, like.handle.scale), handle)
         return _wrap(handle)
-
-    def _encryptor_of(self, limbs: int) -> Any:
-        """What encrypts zeros of a level: for the one below a fresh ciphertext, without a prime to be dropped again."""
-        is_below = self._encryptor_below is not None and limbs == self.parameters.limbs - 1
-        return self._encryptor_below if is_below else self._encryptor
 
     def add(self, left: Ciphertext, right: Ciphertext) -> Ciphertext:
         require_same_level(left.limbs, right.limbs)
