@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from time import process_time
 from typing import NamedTuple
 
@@ -139,10 +139,13 @@ class _Stopwatch:
 
     def outside(self, uploads: Iterator[tuple[str, bytes]], ahead: int) -> Iterator[tuple[str, bytes]]:
         """Make `ahead` uploads at a time, since reading the clock for each would take as long as adding it."""
+        return chain.from_iterable(self._batches(uploads, ahead))
+
+    def _batches(self, uploads: Iterator[tuple[str, bytes]], ahead: int) -> Iterator[list[tuple[str, bytes]]]:
         while made := self.elsewhere(lambda: list(islice(uploads, ahead))):
-            yield from made[:-1]
+            yield made[:-1]
             self._before = self._worked()
-            yield made[-1]
+            yield made[-1:]
 
     def elsewhere(self, make: Callable[[], list[tuple[str, bytes]]]) -> list[tuple[str, bytes]]:
         left = process_time()
