@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
 from engine_roles import Roles, engine_named
-from fheval.engines import container, why_unavailable
+from fheval.engines import Ciphertext, container, why_unavailable
 from fheval.engines.parameters import bfv_linear, wide_moduli
 from fheval.errors import EngineError
 from fheval.secrets import SEED_BYTES, SystemRandomness
@@ -32,7 +33,11 @@ def library() -> Any:
 
 def polynomials(roles: Roles, values: np.ndarray) -> np.ndarray:
     """Both polynomials of an encryption below the first level, a row for each prime."""
-    data = roles.evaluator.dump(roles.evaluator.encrypt(values, dropped=1))
+    return written(roles, roles.evaluator.encrypt(values, dropped=1))
+
+
+def written(roles: Roles, ciphertext: Ciphertext) -> np.ndarray:
+    data = roles.evaluator.dump(ciphertext)
     return np.asarray(library()._residues(roles.payload(container.CIPHERTEXT, data), 2, BELOW, PARAMETERS.ring))
 
 
@@ -100,3 +105,19 @@ def test_nothing_is_left_of_what_was_drawn(roles: Roles) -> None:
     evaluator.encrypt(ONE, dropped=1)
     assert not evaluator._zeros._u.any()
     assert not evaluator._zeros._noise.any()
+
+
+def test_where_files_are_on_a_disk_seal_draws_by_itself(roles: Roles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was wiped may have been written down before."""
+    monkeypatch.setattr(container, "IN_MEMORY", False)
+    evaluator: Any = roles.engine.evaluator(PARAMETERS, roles.keys.public)
+    assert evaluator._zeros is None
+    data = evaluator.dump(evaluator.encrypt(ONE, dropped=1))
+    assert np.array_equal(roles.holder.decrypt(data)[: len(ONE)], ONE)
+
+
+def test_threads_do_not_share_what_is_drawn(roles: Roles) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda _: roles.evaluator.encrypt(ONE, dropped=1), range(40)))
+    firsts = {int(written(roles, each)[1, 0, 0]) for each in made}
+    assert len(firsts) == len(made)

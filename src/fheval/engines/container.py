@@ -162,11 +162,15 @@ def unpack_public(engine: str, parameters: Parameters, public: bytes, kind: type
         raise EngineError("The public keys are malformed. Ask the leader to send them again.") from error
 
 
+# Whether there are files in memory here. Elsewhere they are on a disk, where nothing goes that must not stay there.
+IN_MEMORY = hasattr(os, "memfd_create")
+
+
 class MemoryFile:
     """An anonymous file in memory, addressed through /proc/self/fd; a 0600 temporary file where there is none."""
 
     def __init__(self) -> None:
-        if hasattr(os, "memfd_create"):
+        if IN_MEMORY:
             self._descriptor = os.memfd_create("fheval", os.MFD_CLOEXEC)
             self.path = f"/proc/self/fd/{self._descriptor}"
         else:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from math import prod
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -298,7 +299,8 @@ class _Zeros:
 
     This is what SEAL's encryptor does, in half the time. SEAL draws one number after the other; here those of u, which
     are −1, 0 or 1, and of e_0 and e_1, which are small (`centred_binomial`), are drawn as arrays, from a stream of a
-    seed that is the operating system's. The products and transforms are SEAL's.
+    seed that is the operating system's. The products and transforms are SEAL's. What was drawn passes through files in
+    memory, one encryption at a time, and is wiped.
     """
 
     def __init__(self, setting: _Setting, encryption: bytes) -> None:
@@ -311,12 +313,24 @@ class _Zeros:
             encryption, 2, len(setting.key_primes), ring
         )[:, :limbs]
         self._key = self._loaded(sealapi.Ciphertext(), file)
+        self._one_at_a_time = Lock()
         self._u_file, self._noise_file = MemoryFile(), MemoryFile()
         self._u = setting.empty_plaintext(self._u_file)
         self._noise = setting.empty_ciphertext(self._noise_file, limbs, ntt_form=False)
 
     def encrypt(self) -> Any:
-        """Draw u and the noise anew, and wipe them afterwards."""
+        """The library's ciphertext, in coefficient form."""
+        with self._one_at_a_time:
+            u, noise = self._draw()
+        result, seal = sealapi.Ciphertext(), self._setting.arithmetic
+        seal.transform_to_ntt_inplace(u, self._level)
+        seal.multiply_plain(self._key, u, result)
+        seal.transform_from_ntt_inplace(result)
+        seal.add_inplace(result, noise)
+        return result
+
+    def _draw(self) -> tuple[Any, Any]:
+        """Fresh u and (e_0, e_1)."""
         stream = Stream(expand(new_seed(SystemRandomness()), "engines/encryption of zero"))
         ring, modulus = self._setting.parameters.ring, self._setting.parameters.plain_modulus
         _fill(self._u, ternary(stream, ring), modulus)
@@ -325,12 +339,7 @@ class _Zeros:
             _fill(self._noise[:, row], drawn, prime)
         u, noise = self._loaded(sealapi.Plaintext(), self._u_file), self._loaded(sealapi.Ciphertext(), self._noise_file)
         self._u[:] = self._noise[:] = 0
-        result, seal = sealapi.Ciphertext(), self._setting.arithmetic
-        seal.transform_to_ntt_inplace(u, self._level)
-        seal.multiply_plain(self._key, u, result)
-        seal.transform_from_ntt_inplace(result)
-        seal.add_inplace(result, noise)
-        return result
+        return u, noise
 
     def _loaded(self, empty: Any, file: MemoryFile) -> Any:
         empty.load(self._setting.context, file.path)
@@ -356,7 +365,8 @@ class _Evaluator(_Codec, Evaluator):
         self._encryptor = sealapi.Encryptor(self._setting.context, key)
         self._zeros = None
         if self.parameters.scheme == "bfv" and not self.parameters.depth:
-            self._zeros = _Zeros(self._setting, encryption)
+            if container.IN_MEMORY:
+                self._zeros = _Zeros(self._setting, encryption)
             # Made with the keys, and not when the first ciphertext is waiting.
             _ = self._unseeded
         self._relinearisation = self._rotation = None
