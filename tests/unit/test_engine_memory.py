@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from fheval.engines import container
 from fheval.engines.container import MemoryFile
 
 
 @pytest.fixture(params=["memory", "temporary file"])
 def file(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> MemoryFile:
     if request.param == "temporary file":
-        monkeypatch.delattr(os, "memfd_create", raising=False)
+        monkeypatch.setattr(container, "IN_MEMORY", False)
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    elif not hasattr(os, "memfd_create"):
+    elif not container.IN_MEMORY:
         pytest.skip("This system has no files in memory.")
     return MemoryFile()
 
@@ -41,13 +42,13 @@ def test_wipe(file: MemoryFile) -> None:
 
 
 def test_a_file_in_memory_has_no_name_on_a_disk() -> None:
-    if not hasattr(os, "memfd_create"):
+    if not container.IN_MEMORY:
         pytest.skip("This system has no files in memory.")
     assert os.readlink(MemoryFile().path).startswith("/memfd:")
 
 
 def test_a_temporary_file_is_private_and_goes_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delattr(os, "memfd_create", raising=False)
+    monkeypatch.setattr(container, "IN_MEMORY", False)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     file = MemoryFile()
     assert Path(file.path).parent == tmp_path
