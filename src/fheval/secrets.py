@@ -155,6 +155,15 @@ def expand_each(
         yield Secret(hmac.digest(seed.reveal(), start + _labelled(label) + b"\x01", "sha256"))
 
 
+def expand_all(seed: Secret[bytes], usage: str, labels: Iterable[str | bytes | int]) -> Iterator[Secret[bytes]]:
+    """`expand(seed, usage, label)` for each label; what HMAC makes of the seed and the usage is worked out once."""
+    started = hmac.new(seed.reveal(), _info(usage, ()), "sha256")
+    for label in labels:
+        one = started.copy()
+        one.update(_labelled(label) + b"\x01")
+        yield Secret(one.digest())
+
+
 def _info(usage: str, labels: tuple[str | bytes | int, ...]) -> bytes:
     return b"fheval/1" + b"".join([_labelled(label) for label in (usage, *labels)])
 

@@ -401,3 +401,11 @@ def test_different_seeds_give_different_streams() -> None:
 def test_a_number_too_large_to_be_a_label_is_refused(number: int) -> None:
     with pytest.raises(OverflowError):
         derive(Secret(bytes(32)), "u", number)
+
+
+def test_seeds_that_are_expanded_together_are_those_expanded_alone() -> None:
+    seed = Secret(bytes(range(32)))
+    labels: list[str | bytes | int] = ["a", "party-1", b"a", 1, ""]
+    together = [each.reveal() for each in secrets.expand_all(seed, "usage", labels)]
+    assert together == [expand(seed, "usage", label).reveal() for label in labels]
+    assert len({*together}) == len(labels)

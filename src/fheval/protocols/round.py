@@ -19,7 +19,7 @@ from enum import Enum
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from hashlib import sha256
-from itertools import combinations, repeat
+from itertools import combinations
 from math import comb
 from typing import Any, Literal
 
@@ -31,7 +31,7 @@ from fheval.engines import Engine, Parameters
 from fheval.errors import CohortTooSmall, ConfigError, LocalProtocolError, RemoteProtocolError, UndefinedMetric
 from fheval.field import LinearMap, Residues
 from fheval.privacy.sampling import Noise
-from fheval.secrets import Randomness, SealBroken, Secret, expand_each, new_seed, seal, unseal
+from fheval.secrets import Randomness, SealBroken, Secret, expand_all, new_seed, seal, unseal
 from fheval.wire import Message
 
 ROUND_ID_BYTES = 16
@@ -492,7 +492,7 @@ class PartySecrets:
 
 def pad_seeds(master: Secret[bytes], parties: Iterable[str]) -> Iterator[Secret[bytes]]:
     """Each party's pad seed. Without the master it tells nothing about another's: HMAC is a pseudorandom function."""
-    return expand_each(repeat(master), "pad seed", (), parties)
+    return expand_all(master, "pad seed", parties)
 
 
 def pad_seed(master: Secret[bytes], party: str) -> Secret[bytes]:
